@@ -1,0 +1,67 @@
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+version := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+build := CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(version)"
+
+FUZZTIME ?= 30s
+ARGS ?=
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: dev
+dev: build ## run kconsume on an embedded broker with sample records; ARGS="…" are its flags
+	build/kconsume dev $(ARGS)
+
+.PHONY: check
+check: need lint ## install what the tests need, then lint and run all tests, as CI does
+	tools/check.sh
+
+.PHONY: build
+build: ## build kconsume and the example handlers into build/
+	$(build) -o build/kconsume ./cmd/kconsume
+	$(build) -o build/handlers/kconsume-handler-orders ./plugins/examples/orders
+
+.PHONY: test
+test: ## run the tests that need nothing but Go
+	go test $$(go list ./... | grep -vE '/kconsume/test(/|$$)')
+
+.PHONY: race
+race: ## the same with the race detector
+	go test -race $$(go list ./... | grep -vE '/kconsume/test(/|$$)')
+
+.PHONY: suite
+suite: need ## run the tests on real Kafka
+	go test -count=1 -p 1 ./test/...
+
+.PHONY: lint
+lint: ## gofmt, go vet, staticcheck
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "run gofmt -w on: $$unformatted"; exit 1; }
+	go vet ./... && go -C tools vet ./...
+	go -C tools build -o ../build/staticcheck honnef.co/go/tools/cmd/staticcheck
+	build/staticcheck ./... && cd tools && ../build/staticcheck ./...
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME
+	tools/fuzz.sh $(FUZZTIME)
+
+.PHONY: bench
+bench: need build ## micro benchmarks, then throughput on real Kafka next to kafka-go's Reader
+	go test -run '^$$' -bench . -benchmem ./engine/... ./plugin/...
+	$(build) -o build/bench/ ./bench/...
+	build/bench/line -kconsume build/kconsume -reader build/bench/reader -handler build/bench/noop $(ARGS)
+
+.PHONY: generate
+generate: ## generate the code of the handler protocol
+	go -C tools run ./genproto ../plugin/proto .. github.com/kconsume/kconsume handler.proto
+
+.PHONY: need
+need: # what the tests need beside Go: a C compiler for the race detector, Java and Maven for Kafka, kcat
+	@tools/need.sh gcc=build-essential java=default-jre-headless mvn=maven kcat=kcat
+
+.PHONY: clean
+clean: ## delete what was built
+	rm -rf build

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/kconsume/kconsume/cmd/kconsume/internal/option"
+	"github.com/urfave/cli/v2"
+)
+
+// command is one command of ours.
+type command struct {
+	name, usage, description string
+
+	use      option.Use
+	required []string // settings that must have a value
+	// tolerant commands are told what is wrong with the settings and go on.
+	tolerant bool
+	action   func(context.Context, *invocation) error
+	sub      []command
+}
+
+// invocation is one call of a command.
+type invocation struct {
+	*system
+	opts     *option.Set
+	problems []error // what is wrong with the settings, for tolerant commands
+}
+
+func commands() []command {
+	return []command{
+		runCommand(),
+		validateCommand(),
+		{name: "config", usage: "show settings", sub: []command{configShowCommand()}},
+		{name: "topics", usage: "plan and create the topics beside the main ones", sub: []command{topicsPlanCommand(), topicsApplyCommand()}},
+		statusCommand(),
+		versionCommand(),
+	}
+}
+
+func newApp(s *system) *cli.App {
+	g := given{}
+	var global []option.Option
+	for _, o := range option.Table() {
+		if o.Global {
+			global = append(global, o)
+		}
+	}
+	app := &cli.App{
+		Name:           "kconsume",
+		Usage:          "consume Kafka topics with retry topics, dead letter queues and handler plugins",
+		Version:        readBuild().Version,
+		Writer:         s.stdout,
+		ErrWriter:      s.stderr,
+		Flags:          flagsOf(global, g),
+		ExitErrHandler: func(*cli.Context, error) {}, // run reports
+	}
+	app.OnUsageError = func(_ *cli.Context, err error, _ bool) error {
+		return usageError("kconsume", err, app.Flags)
+	}
+	app.Commands = build(s, g, "kconsume", commands())
+	app.Action = group("kconsume", commands())
+	return app
+}
+
+// build turns our commands into the library's.
+func build(s *system, g given, parent string, cs []command) []*cli.Command {
+	var out []*cli.Command
+	for _, c := range cs {
+		path := parent + " " + c.name
+		cc := &cli.Command{Name: c.name, Usage: c.usage, Description: c.description}
+		if len(c.sub) > 0 {
+			cc.Subcommands = build(s, g, path, c.sub)
+			cc.Action = group(path, c.sub)
+		} else {
+			cc.HideHelpCommand = true
+			cc.ArgsUsage = " " // none
+			cc.Flags = flagsOf(option.For(option.Table(), c.use), g)
+			cc.Action = func(ctx *cli.Context) error { return c.call(ctx, s, g, path) }
+		}
+		cc.OnUsageError = func(_ *cli.Context, err error, _ bool) error {
+			return usageError(path, err, cc.Flags)
+		}
+		out = append(out, cc)
+	}
+	return out
+}
+
+// group is the action where a command is missing or unknown.
+func group(path string, cs []command) cli.ActionFunc {
+	var names []string
+	for _, c := range cs {
+		names = append(names, c.name)
+	}
+	return func(ctx *cli.Context) error {
+		name := ctx.Args().First()
+		if name == "" {
+			return fail(exitUsage, "no command given: %s: give one of %s", path, strings.Join(names, ", "))
+		}
+		todo := "give one of " + strings.Join(names, ", ")
+		if near := option.Nearest(name, names); near != "" {
+			todo = "did you mean " + near + "?"
+		}
+		return fail(exitUsage, "unknown command %q: %s: %s", name, path, todo)
+	}
+}
+
+// call resolves the settings and runs the command.
+func (c command) call(ctx *cli.Context, s *system, g given, path string) error {
+	// The library takes everything from the first argument on for arguments,
+	// flags too: going on would ignore them.
+	switch ctx.Args().First() {
+	case "true", "false":
+		return fail(exitUsage, "stray argument %q: %s: a switch takes its value with =, as in --create-topics=false", ctx.Args().First(), path)
+	}
+	if ctx.Args().Present() {
+		return fail(exitUsage, "stray argument %q: %s: it takes none, and flags after it would be ignored: remove it", ctx.Args().First(), path)
+	}
+	if names := g.misplaced(c.use); len(names) > 0 {
+		return fail(exitUsage, "flag %s has no function here: %s: remove it", strings.Join(names, ", "), path)
+	}
+	opts, errs := resolve(s, g, c.use)
+	if len(errs) > 0 && !c.tolerant {
+		return errors.Join(errs...)
+	}
+	if missing := opts.Missing(c.required); len(missing) > 0 {
+		errs = append(errs, fail(exitUsage, "missing settings: %s: give --%s", path, strings.Join(missing, ", --")))
+		if !c.tolerant {
+			return errors.Join(errs...)
+		}
+	}
+	return c.action(ctx.Context, &invocation{system: s, opts: opts, problems: errs})
+}
+
+// resolve reads a command's settings from the command line, the environment
+// and the file that one of these names. The file is checked as a whole.
+func resolve(s *system, g given, use option.Use) (*option.Set, []error) {
+	table := option.Table()
+	used := option.For(table, use)
+	from := option.Sources{Flags: g, Env: s.env}
+	first, _ := option.Resolve(used, from)
+	var errs []error
+	if option.Find(used, "config") != nil && first.Text("config") != "" {
+		from.File, errs = option.ReadFile(first.Text("config"), table)
+	}
+	opts, wrong := option.Resolve(used, from)
+	return opts, append(errs, wrong...)
+}

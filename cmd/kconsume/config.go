@@ -1,0 +1,114 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/kconsume/kconsume/cmd/kconsume/internal/option"
+	"github.com/kconsume/kconsume/engine"
+	"github.com/kconsume/kconsume/plugin/host"
+)
+
+// engineConfig is the engine's part of the settings. What the process brings,
+// the deliverer, logger and registry, is left to the caller.
+func engineConfig(s *option.Set) engine.Config {
+	start, at := s.Start("start")
+	return engine.Config{
+		Brokers: s.List("brokers"), Group: s.Text("group"), Topics: s.List("topic"),
+
+		Retry: s.Durations("retry"), MaxAttempts: s.Int("max-attempts"),
+		RetryTopic: s.Text("retry-topic"), DLQTopic: s.Text("dlq-topic"),
+		RetryAfterMax:    s.Duration("retry-after-max"),
+		UnknownTransient: s.Text("unknown-errors") == "transient",
+
+		KeepTopics:   !s.Bool("create-topics"),
+		DLQRetention: s.Duration("dlq-retention"),
+
+		Order:       engine.Order(s.Text("order")),
+		Concurrency: s.Int("concurrency"), MaxBuffer: s.Int("max-buffer"),
+
+		Start: engine.OffsetPolicy(start), StartTime: at,
+		OffsetLost:      engine.OffsetPolicy(s.Text("offset-lost")),
+		ReadUncommitted: s.Text("isolation") == "read_uncommitted",
+
+		CommitInterval: s.Duration("commit-interval"),
+		HandlerTimeout: s.Duration("handler-timeout"),
+		DrainTimeout:   s.Duration("drain-timeout"),
+
+		ClientID:          s.Text("client-id"),
+		SessionTimeout:    s.Duration("session-timeout"),
+		HeartbeatInterval: s.Duration("heartbeat-interval"),
+		RebalanceTimeout:  s.Duration("rebalance-timeout"),
+
+		WriteAttempts:   s.Int("write-attempts"),
+		WriteBackoffMin: s.Duration("write-backoff-min"), WriteBackoffMax: s.Duration("write-backoff-max"),
+		WriteTimeout: s.Duration("write-timeout"), ReadTimeout: s.Duration("read-timeout"),
+
+		ExitIfUnreachable: s.Bool("exit-if-unreachable"),
+	}
+}
+
+// handlerConfig finds the handler's file and says how to run it. Handlers that
+// are named by their path are trusted more than those that are looked up: a
+// person chose the file itself.
+func handlerConfig(in *invocation, socketDir string, logger *slog.Logger) (host.Config, error) {
+	s := in.opts
+	name, trust := s.Text("handler"), host.TrustStrict
+	if strings.Contains(name, "/") {
+		trust = host.TrustByPath
+	}
+	path, err := host.Find(name, s.List("handler-dir"))
+	if err != nil {
+		return host.Config{}, &failure{exitConfig, err}
+	}
+	if err := host.Check(path, trust, s.Text("handler-sha256")); err != nil {
+		return host.Config{}, configLines(err)
+	}
+	return host.Config{
+		Path: path, Trust: trust, SHA256: s.Text("handler-sha256"),
+		Args: s.List("handler-arg"), Env: handlerEnv(in, logger),
+		Concurrency: s.Int("concurrency"), SocketDir: socketDir, Logger: logger,
+	}, nil
+}
+
+// configLines makes each of joined errors one of the configuration.
+func configLines(err error) error {
+	var lines []error
+	for _, e := range leaves(err) {
+		lines = append(lines, &failure{exitConfig, e})
+	}
+	return errors.Join(lines...)
+}
+
+// handlerEnv is the handler's environment: NAME is passed on as we have it.
+func handlerEnv(in *invocation, logger *slog.Logger) []string {
+	var out []string
+	for _, e := range in.opts.List("handler-env") {
+		if strings.Contains(e, "=") {
+			out = append(out, e)
+			continue
+		}
+		v, ok := in.env(e)
+		if !ok {
+			logger.Warn("a variable for the handler is not set: not passed on", "handler-env", e)
+			continue
+		}
+		out = append(out, e+"="+v)
+	}
+	return out
+}
+
+func newLogger(s *option.Set, w io.Writer) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(s.Text("log-level"))); err != nil {
+		panic(fmt.Sprintf("a log level that the option table allows: %v", err))
+	}
+	o := &slog.HandlerOptions{Level: level}
+	if s.Text("log-format") == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}

@@ -1,0 +1,183 @@
+package option
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kconsume/kconsume/admin"
+	"github.com/kconsume/kconsume/engine/topology"
+)
+
+// Table is every setting, in the order of help.
+func Table() []Option {
+	return slices.Concat(general(), handler(), retries(), delivery(), cluster(), service())
+}
+
+func general() []Option {
+	return []Option{
+		{Name: "config", Arg: "FILE", Use: Run | Topics | Status, Global: true, NotInFile: true,
+			Help: "YAML file with the same names as the flags"},
+		{Name: "log-level", Kind: Choice, Arg: "LEVEL", Default: "info", Choices: []string{"debug", "info", "warn", "error"}, Use: Run | Topics, Global: true,
+			Help: "least level that is logged"},
+		{Name: "log-format", Kind: Choice, Arg: "FORMAT", Default: "text", Choices: []string{"text", "json"}, Use: Run | Topics, Global: true,
+			Help: "form of the log on stderr"},
+		{Name: "output", Alias: "o", Kind: Choice, Arg: "FORMAT", Default: "table", Choices: []string{"table", "json"}, Use: Topics | Status | Print, Global: true, NotInFile: true,
+			Help: "form of what is printed"},
+		{Name: "origin", Kind: Bool, Default: "false", Use: Show, NotInFile: true,
+			Help: "show where each setting comes from"},
+		{Name: "brokers", Kind: List, Arg: "HOST:PORT,...", Use: Run | Topics, Check: checkHostPort,
+			Help: "brokers to ask first; commas separate, repeatable"},
+		{Name: "group", Arg: "NAME", Use: Run | Topics | Status,
+			Help: "consumer group"},
+		{Name: "topic", Kind: List, Arg: "NAME,...", Use: Run | Topics,
+			Help: "main topic; commas separate, repeatable"},
+		{Name: "client-id", Arg: "ID", Use: Run | Topics, Computed: clientID,
+			Help: "name of this client on every connection (default: kconsume-GROUP)"},
+	}
+}
+
+func handler() []Option {
+	return []Option{
+		{Name: "handler", Arg: "NAME|PATH", Use: Run,
+			Help: "handler: looked up as kconsume-handler-NAME, or a path with a slash in it"},
+		{Name: "handler-dir", Kind: Lines, Arg: "DIR", Use: Run,
+			Default: "/usr/local/libexec/kconsume/handlers\n/usr/libexec/kconsume/handlers",
+			Help:    "where handlers are looked up, in order; repeatable, in the environment one per line"},
+		{Name: "handler-sha256", Arg: "HEX", Use: Run, Check: checkSHA256,
+			Help: "digest that the handler's file must have"},
+		{Name: "handler-arg", Kind: Lines, Arg: "ARG", Use: Run,
+			Help: "argument of the handler, commas and all; repeatable, in the environment one per line"},
+		{Name: "handler-env", Kind: Lines, Arg: "NAME[=VALUE]", Use: Run, Check: checkEnv,
+			Help: "variable that the handler is given, commas and all; repeatable, in the environment one per line"},
+		{Name: "handler-timeout", Kind: Duration, Arg: "DURATION", Default: "30s", Use: Run,
+			Help: "deadline of one delivery"},
+	}
+}
+
+func retries() []Option {
+	return []Option{
+		{Name: "retry", Kind: Durations, Arg: "DELAY,...", Default: "5s,30s", Use: Run | Topics,
+			Help: "delays of the retry tiers: the failed delivery n goes to tier n; empty = no retries. A shorter tier may follow a longer one. A tier is named by its delay in the largest whole unit: 60s, 1m and 60000ms are all 1m"},
+		{Name: "max-attempts", Kind: Number, Arg: "N", Use: Run, Computed: func(s *Set) any { return len(s.Durations("retry")) + 1 },
+			Help: "deliveries of a record, the first one counted (default: tiers + 1); with more the last tier repeats"},
+		{Name: "retry-topic", Arg: "TEMPLATE", Default: topology.DefaultRetryTopic, Use: Run | Topics,
+			Help: "names of the retry topics, of {topic}, {delay} and {group}"},
+		{Name: "dlq-topic", Arg: "TEMPLATE", Default: topology.DefaultDLQTopic, Use: Run | Topics,
+			Help: "names of the dead letter topics, of {topic} and {group}"},
+		{Name: "retry-after-max", Kind: Duration, Arg: "DURATION", Use: Run, Computed: longestTier,
+			Help: "what a handler's retry-after is cut to (default: the longest tier)"},
+		{Name: "unknown-errors", Kind: Choice, Arg: "CLASS", Default: "permanent", Choices: []string{"permanent", "transient"}, Use: Run,
+			Help: "what an error is that no rule knows"},
+		{Name: "create-topics", Kind: Bool, Default: "true", Use: Run,
+			Help: "create retry, replay and dead letter topics that are missing; never the main topic"},
+		{Name: "dlq-retention", Kind: Duration, Arg: "DURATION", Default: "unlimited", Zero: "unlimited", Use: Run | Topics,
+			Help: "retention of a dead letter topic that is created"},
+	}
+}
+
+func delivery() []Option {
+	return []Option{
+		{Name: "order", Kind: Choice, Arg: "ORDER", Default: "key", Choices: []string{"key", "partition", "none"}, Use: Run,
+			Help: "what is handled one at a time"},
+		{Name: "concurrency", Kind: Number, Arg: "N", Default: "64", Use: Run,
+			Help: "handler calls that run at once"},
+		{Name: "max-buffer", Kind: Size, Arg: "SIZE", Default: "32MiB", Use: Run,
+			Help: "bytes that are fetched and not settled"},
+		{Name: "start", Kind: Start, Arg: "WHERE", Default: "earliest", Choices: []string{"earliest", "latest"}, Use: Run,
+			Help: "where a main topic without a committed offset begins: earliest, latest or a time (RFC 3339)"},
+		{Name: "offset-lost", Kind: Choice, Arg: "POLICY", Default: "earliest", Choices: []string{"earliest", "latest", "fail"}, Use: Run,
+			Help: "where to go on when a main topic's committed offset is gone"},
+		{Name: "isolation", Kind: Choice, Arg: "LEVEL", Default: "read_committed", Choices: []string{"read_committed", "read_uncommitted"}, Use: Run,
+			Help: "whether records of open and aborted transactions are read"},
+		{Name: "commit-interval", Kind: Duration, Arg: "DURATION", Default: "1s", Use: Run,
+			Help: "time between commits"},
+		{Name: "drain-timeout", Kind: Duration, Arg: "DURATION", Default: "35s", Use: Run,
+			Help: "what deliveries get to end in at a stop; at least the handler timeout"},
+	}
+}
+
+func cluster() []Option {
+	return []Option{
+		{Name: "exit-if-unreachable", Kind: Bool, Default: "false", Use: Run,
+			Help: "exit with 69 rather than wait for brokers"},
+		{Name: "session-timeout", Kind: Duration, Arg: "DURATION", Default: "45s", Use: Run,
+			Help: "after which the group gives up a silent member"},
+		{Name: "heartbeat-interval", Kind: Duration, Arg: "DURATION", Default: "1s", Use: Run,
+			Help: "time between heartbeats; a rebalance is noticed at the next one"},
+		{Name: "rebalance-timeout", Kind: Duration, Arg: "DURATION", Default: "60s", Use: Run,
+			Help: "how long the group waits for members to join again"},
+		{Name: "write-attempts", Kind: Number, Arg: "N", Default: "10", Use: Run,
+			Help: "attempts of one write of a forwarded record, before it begins anew"},
+		{Name: "write-backoff-min", Kind: Duration, Arg: "DURATION", Default: "100ms", Use: Run,
+			Help: "least wait between them"},
+		{Name: "write-backoff-max", Kind: Duration, Arg: "DURATION", Default: "1s", Use: Run,
+			Help: "longest wait between them"},
+		{Name: "write-timeout", Kind: Duration, Arg: "DURATION", Default: "10s", Use: Run,
+			Help: "deadline of sending one write"},
+		{Name: "read-timeout", Kind: Duration, Arg: "DURATION", Default: "10s", Use: Run,
+			Help: "deadline of its answer"},
+	}
+}
+
+func service() []Option {
+	return []Option{
+		{Name: "metrics", Arg: "HOST:PORT", Default: "127.0.0.1:9464", Empty: true, Use: Run, Check: checkHostPort,
+			Help: "address of /metrics, /livez and /readyz; empty = off"},
+		{Name: "admin", Arg: "unix:PATH", Use: Run | Status, Computed: adminSocket, Check: checkAdmin,
+			Help: "address of the admin API (default: a socket in the runtime directory, named after the group)"},
+	}
+}
+
+func clientID(s *Set) any {
+	if s.Text("group") == "" {
+		return ""
+	}
+	return "kconsume-" + s.Text("group")
+}
+
+func longestTier(s *Set) any {
+	var longest time.Duration
+	for _, d := range s.Durations("retry") {
+		longest = max(longest, d)
+	}
+	return longest
+}
+
+func adminSocket(s *Set) any {
+	if s.Text("group") == "" {
+		return ""
+	}
+	return "unix:" + filepath.Join(admin.RuntimeDir(os.Getenv), admin.SocketName(s.Text("group"), admin.Instance(os.Getenv)))
+}
+
+func checkHostPort(v string) string {
+	if _, port, err := net.SplitHostPort(v); err != nil || port == "" {
+		return "write host:port"
+	}
+	return ""
+}
+
+func checkAdmin(v string) string {
+	if path, ok := strings.CutPrefix(v, "unix:"); !ok || path == "" {
+		return "write unix:PATH"
+	}
+	return ""
+}
+
+func checkSHA256(v string) string {
+	if len(v) != 64 || strings.Trim(strings.ToLower(v), "0123456789abcdef") != "" {
+		return "write the 64 hex digits that sha256sum prints"
+	}
+	return ""
+}
+
+func checkEnv(v string) string {
+	if name, _, _ := strings.Cut(v, "="); name == "" {
+		return "write NAME or NAME=VALUE"
+	}
+	return ""
+}

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/kconsume/kconsume/admin"
+	"github.com/kconsume/kconsume/cmd/kconsume/internal/option"
+	"github.com/kconsume/kconsume/engine"
+	"github.com/kconsume/kconsume/plugin/host"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+const (
+	// handlerGrace is what the handler's process gets to end in once its
+	// deliveries are answered.
+	handlerGrace = 5 * time.Second
+	// maxScrapes bounds the connections to the metrics endpoint.
+	maxScrapes = 64
+	// memoryBase is what the process takes besides the records it holds; these
+	// are counted twice, for they are decompressed and forwarded.
+	memoryBase = 256 << 20
+)
+
+// errAbandoned ends a run that was told to stop twice.
+var errAbandoned = errors.New("stopped at once: a second signal came while draining: what was in flight is delivered again")
+
+func runRequired() []string { return []string{"brokers", "group", "topic", "handler"} }
+
+func runCommand() command {
+	return command{name: "run", usage: "consume topics",
+		description: "Runs until SIGTERM or SIGINT, then drains: what was begun is finished and committed, within --drain-timeout,\n" +
+			"and it exits with 0. A second signal ends it at once, with 1.",
+		use: option.Run, required: runRequired(), action: run}
+}
+
+func run(ctx context.Context, in *invocation) error {
+	if err := validSettings(in); err != nil {
+		return err
+	}
+	logger := newLogger(in.opts, in.stderr)
+	limitMemory(in)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	defer signal.Stop(signals)
+
+	ends, err := listen(in)
+	if err != nil {
+		return err
+	}
+	defer ends.close(logger)
+	socketDir := filepath.Join(admin.RuntimeDir(in.getenv), "h"+strconv.Itoa(os.Getpid()))
+	defer os.RemoveAll(socketDir)
+	hc, err := handlerConfig(in, socketDir, logger)
+	if err != nil {
+		return err
+	}
+	h, err := startHandler(ctx, hc, signals)
+	if h == nil {
+		return err
+	}
+	c := engineConfig(in.opts)
+	registry := newRegistry()
+	c.Deliverer, c.Logger, c.Registerer = h, logger, registry
+	e, err := engine.New(c)
+	if err != nil {
+		return errors.Join(err, stopHandler(h))
+	}
+	d := &daemon{instance: admin.Instance(in.getenv), version: readBuild().Version, started: time.Now(), engine: e, host: h}
+	ends.serve(d, registry, logger)
+	logger.Info("started", "version", d.version, "group", c.Group, "topics", c.Topics, "handler", hc.Path,
+		"handler_version", h.Status().Version, "admin", "unix:"+ends.admin.Path(), "metrics", ends.metricsAddress())
+	err = supervise(ctx, e, signals, logger)
+	if errors.Is(err, errAbandoned) {
+		return err // the handler ends with us
+	}
+	return errors.Join(err, stopHandler(h))
+}
+
+// startHandler starts the handler. It returns nil where a signal came first.
+func startHandler(ctx context.Context, c host.Config, signals <-chan os.Signal) (*host.Host, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var h *host.Host
+	started := make(chan error, 1)
+	go func() {
+		var err error
+		h, err = host.Start(ctx, c)
+		started <- err
+	}()
+	select {
+	case err := <-started:
+		return h, err
+	case <-signals:
+		cancel()
+	}
+	if err := <-started; err != nil {
+		return nil, nil // it was told not to
+	}
+	return nil, stopHandler(h)
+}
+
+func stopHandler(h *host.Host) error {
+	ctx, cancel := context.WithTimeout(context.Background(), handlerGrace)
+	defer cancel()
+	return h.Stop(ctx)
+}
+
+// supervise runs the engine. The first signal lets it drain, the second one
+// gives up on that.
+func supervise(ctx context.Context, e *engine.Engine, signals <-chan os.Signal, logger *slog.Logger) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	select {
+	case err := <-ended:
+		return err
+	case s := <-signals:
+		logger.Info("draining: a second signal stops at once", "signal", s.String())
+		stop()
+	}
+	select {
+	case err := <-ended:
+		logger.Info("drained")
+		return err
+	case <-signals:
+		return errAbandoned
+	}
+}
+
+func newRegistry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
+	return r
+}
+
+// limitMemory tells the garbage collector what --max-buffer leads to, unless
+// the user told it.
+func limitMemory(in *invocation) {
+	if in.getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryBase + 2*int64(in.opts.Int("max-buffer")))
+	}
+}
+
+// endpoints are what the process listens on.
+type endpoints struct {
+	admin   *admin.Listener
+	metrics net.Listener // nil = off
+	serving sync.WaitGroup
+	stop    context.CancelFunc // nil until they are served
+}
+
+// listen binds every address before anything is started, so that a name that
+// is taken ends the start at once.
+func listen(in *invocation) (*endpoints, error) {
+	e := &endpoints{}
+	if address := in.opts.Text("metrics"); address != "" {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			return nil, fail(exitConfig, "listen for metrics: %s: %s: give another address with --metrics, or none for off", address, cause(err))
+		}
+		e.metrics = admin.Limit(l, maxScrapes)
+	}
+	l, err := admin.Listen(strings.TrimPrefix(in.opts.Text("admin"), "unix:"))
+	if err != nil {
+		if e.metrics != nil {
+			err = errors.Join(err, e.metrics.Close())
+		}
+		return nil, configLines(err)
+	}
+	e.admin = l
+	return e, nil
+}
+
+// metricsAddress is where metrics are served, with the port that the system
+// chose for 0; "" = nowhere.
+func (e *endpoints) metricsAddress() string {
+	if e.metrics == nil {
+		return ""
+	}
+	return e.metrics.Addr().String()
+}
+
+// cause is the innermost reason of a network error.
+func cause(err error) string {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return errno.Error()
+	}
+	return err.Error()
+}
+
+func (e *endpoints) serve(d *daemon, registry *prometheus.Registry, logger *slog.Logger) {
+	ctx, stop := context.WithCancel(context.Background())
+	e.stop = stop
+	serve := func(l net.Listener, h http.Handler) {
+		e.serving.Go(func() {
+			if err := admin.Serve(ctx, l, h, logger); err != nil {
+				logger.Error("an endpoint ended", "error", err)
+			}
+		})
+	}
+	serve(e.admin, admin.New(admin.Config{Status: d.status, Logger: logger}))
+	if e.metrics == nil {
+		return
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry, MaxRequestsInFlight: 8}))
+	mux.Handle("GET /livez", health(d.alive))
+	mux.Handle("GET /readyz", health(d.ready))
+	serve(e.metrics, mux)
+}
+
+// close stops serving, waits for it, and gives the addresses back.
+func (e *endpoints) close(logger *slog.Logger) {
+	if e.stop != nil {
+		e.stop()
+		e.serving.Wait()
+	}
+	if err := e.admin.Close(); err != nil {
+		logger.Warn("the admin socket is left", "error", err)
+	}
+	if e.metrics != nil {
+		_ = e.metrics.Close() // the server has closed it already
+	}
+}

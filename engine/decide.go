@@ -1,0 +1,94 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/kconsume/kconsume/engine/topology"
+	"github.com/kconsume/kconsume/plugin"
+)
+
+// route is where a decided record goes.
+type route uint8
+
+const (
+	routeSettle route = iota + 1 // nowhere: it is done
+	routeRetry                   // to a tier of its line
+	routeDead                    // to the DLQ of its line
+)
+
+// decision is what becomes of one delivery.
+type decision struct {
+	route   route
+	failed  int       // failed deliveries so far, this one included
+	tier    int       // routeRetry: index into the line's tiers
+	due     time.Time // routeRetry: not before
+	reason  plugin.Reason
+	dropped bool // routeSettle: the handler dropped it
+}
+
+// policy is what decisions depend on.
+type policy struct {
+	tiers            []topology.Stage
+	maxAttempts      int
+	retryAfterMax    time.Duration
+	unknownTransient bool
+}
+
+// unknownRule is the classification rule of an error that no other rule knows.
+const unknownRule = "unknown"
+
+// decide says what becomes of a delivery that failed `failed` times before,
+// answered with v at now. It is total: whatever a handler sends, the result is
+// never an acknowledgement unless the verdict says so, and never endless (I5).
+func (p *policy) decide(failed int, v *plugin.Verdict, now time.Time) decision {
+	switch v.Class {
+	case plugin.ClassAck:
+		return decision{route: routeSettle, failed: failed}
+	case plugin.ClassDrop:
+		return decision{route: routeSettle, failed: failed, dropped: true}
+	}
+	d := decision{failed: failed + 1, reason: v.Reason}
+	transient := v.Class != plugin.ClassPermanent
+	if v.Class == plugin.ClassPermanent && v.Rule == unknownRule && p.unknownTransient {
+		transient, d.reason = true, plugin.ReasonTransient
+	}
+	if d.reason == "" {
+		d.reason = plugin.ReasonTransient
+		if !transient {
+			d.reason = plugin.ReasonPermanent
+		}
+	}
+	if !transient || d.failed >= p.maxAttempts || len(p.tiers) == 0 {
+		d.route = routeDead
+		return d
+	}
+	d.route = routeRetry
+	d.tier = min(d.failed, len(p.tiers)) - 1
+	delay := p.tiers[d.tier].Delay
+	if v.RetryAfter > 0 {
+		delay = min(v.RetryAfter, p.retryAfterMax)
+		d.tier = p.tierFor(delay)
+	}
+	d.due = now.Add(delay)
+	return d
+}
+
+// tierFor is the shortest tier that is not shorter than a delay, or the longest
+// of all: records of a tier wait at most its delay.
+func (p *policy) tierFor(delay time.Duration) int {
+	best := -1
+	for i, t := range p.tiers {
+		if t.Delay >= delay && (best < 0 || t.Delay < p.tiers[best].Delay) {
+			best = i
+		}
+	}
+	if best >= 0 {
+		return best
+	}
+	for i, t := range p.tiers {
+		if best < 0 || t.Delay > p.tiers[best].Delay {
+			best = i
+		}
+	}
+	return best
+}

@@ -1,0 +1,197 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/kconsume/kconsume/engine/topics"
+	"github.com/kconsume/kconsume/engine/topology"
+	"github.com/kconsume/kconsume/metrics"
+	"github.com/kconsume/kconsume/plugin"
+)
+
+// Engine consumes topics for a group: it delivers their records to a handler,
+// relays failures through the retry tiers and to the dead letter queue, and
+// commits what is settled. Make one with New and run it once.
+type Engine struct {
+	cfg  Config
+	topo *topology.Topology
+	met  *metrics.Engine
+
+	mu      sync.Mutex
+	loop    *loop // nil before the topics are there and after the end
+	state   State // while there is no loop
+	since   time.Time
+	problem string
+	failure error // what ended the loop, if it was not asked to end
+}
+
+// New checks the configuration and makes an engine. It has no effect outside
+// the process. Its errors are of class "config".
+func New(c Config) (*Engine, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	c = c.withDefaults()
+	topo, err := c.Topology()
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{cfg: c, topo: topo, met: metrics.NewEngine(c.Registerer), state: StateStarting, since: time.Now()}
+	for _, l := range topo.Lines {
+		e.met.DeadLetters.WithLabelValues(l.DLQ)
+	}
+	return e, nil
+}
+
+// Run consumes until ctx ends. It then drains: what was begun is finished
+// within DrainTimeout and committed, and Run returns nil. While no broker can
+// be reached it keeps trying. It returns early only with an *Error.
+func (e *Engine) Run(ctx context.Context) error {
+	defer e.setLoop(nil, StateStopped)
+	if e.cfg.DrainTimeout < e.cfg.HandlerTimeout {
+		e.cfg.Logger.Warn("the drain timeout is shorter than the handler timeout: a stop cuts deliveries off that are then repeated",
+			"drain_timeout", e.cfg.DrainTimeout.String(), "handler_timeout", e.cfg.HandlerTimeout.String())
+	}
+	k := newCluster(e.cfg, append(e.topo.Stages(), e.topo.DLQs()...))
+	defer k.close()
+	if err := e.prepare(ctx, k); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	d := e.cfg.Deliverer
+	if d == nil {
+		pool := plugin.NewPool(e.cfg.Handler, plugin.PoolConfig{Concurrency: e.cfg.Concurrency})
+		defer pool.Close()
+		d = pool
+	}
+	stop, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	l := newLoop(e.cfg, e.topo, k, d, e.met)
+	l.fail = fail
+	m, err := newMembership(e.cfg, e.topo, k, l)
+	if err != nil {
+		return err
+	}
+	e.setLoop(l, StateJoining)
+	member, leave := context.WithCancel(context.Background())
+	var joined sync.WaitGroup
+	joined.Go(func() { m.run(member) })
+	l.run(stop)
+	leave()
+	m.close()
+	joined.Wait()
+	if ended, ok := errors.AsType[*Error](context.Cause(stop)); ok {
+		return ended
+	}
+	return nil
+}
+
+// Bounds of the waits between attempts to reach a broker at the start.
+const (
+	reachWaitMin = 500 * time.Millisecond
+	reachWaitMax = 5 * time.Second
+)
+
+// prepare waits for a broker and sees to the topics: those of ours that are
+// missing are made, and what cannot work is refused.
+func (e *Engine) prepare(ctx context.Context, k *cluster) error {
+	said := problems{log: e.cfg.Logger, last: map[string]string{}}
+	for wait := reachWaitMin; ; wait = min(reachWaitMax, 2*wait) {
+		err := e.ensureTopics(ctx, k)
+		if err == nil || ctx.Err() != nil || ClassOf(err) == ErrConfig {
+			said.set("start", "")
+			return err
+		}
+		if e.cfg.ExitIfUnreachable {
+			return &Error{ErrUnreachable, err}
+		}
+		said.set("start", err.Error())
+		e.setProblem(err.Error())
+		sleep(ctx, wait)
+	}
+}
+
+func (e *Engine) ensureTopics(ctx context.Context, k *cluster) error {
+	actual, err := topics.Read(ctx, k.client, e.topo)
+	if err != nil {
+		return fmt.Errorf("reach brokers %v: %w", e.cfg.Brokers, err)
+	}
+	plan := e.topo.Plan(actual, topology.Policy{Create: !e.cfg.KeepTopics, DLQRetention: e.cfg.DLQRetention})
+	if len(plan.Problems) > 0 {
+		return &Error{ErrConfig, plan.Problems[0]}
+	}
+	for _, c := range plan.Changes {
+		e.cfg.Logger.Info("changing topics", "action", string(c.Action), "topic", c.Topic, "partitions", c.Partitions)
+	}
+	return topics.Apply(ctx, k.client, plan)
+}
+
+func (e *Engine) setLoop(l *loop, s State) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.loop, e.state, e.since, e.problem = l, s, time.Now(), ""
+}
+
+func (e *Engine) setProblem(text string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.problem = text
+}
+
+// Status is a snapshot, taken by the engine's loop. It fails if the loop does
+// not answer before ctx ends.
+func (e *Engine) Status(ctx context.Context) (Status, error) {
+	e.mu.Lock()
+	l, s := e.loop, Status{State: e.state, Since: e.since, Problem: e.problem, Group: e.cfg.Group}
+	e.mu.Unlock()
+	if l == nil {
+		return s, nil
+	}
+	q := &query{reply: make(chan Status, 1)}
+	select {
+	case l.events <- q:
+	case <-l.over:
+		return s, nil
+	case <-ctx.Done():
+		return s, fmt.Errorf("ask the engine's loop: %w", ctx.Err())
+	}
+	select {
+	case s = <-q.reply:
+		return s, nil
+	case <-l.over:
+		return s, nil
+	case <-ctx.Done():
+		return s, fmt.Errorf("ask the engine's loop: %w", ctx.Err())
+	}
+}
+
+// Alive reports whether the engine's loop answers, whatever it is waiting for.
+func (e *Engine) Alive(ctx context.Context) error {
+	_, err := e.Status(ctx)
+	return err
+}
+
+// Ready reports whether the engine is in its group and takes records.
+func (e *Engine) Ready(ctx context.Context) error {
+	s, err := e.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if s.State != StateRunning {
+		return fmt.Errorf("%s: %s", s.State, orText(s.Problem, "not in the group"))
+	}
+	return nil
+}
+
+func orText(s, or string) string {
+	if s == "" {
+		return or
+	}
+	return s
+}

@@ -1,0 +1,353 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kconsume/kconsume/engine/fetch"
+	"github.com/kconsume/kconsume/engine/record"
+	"github.com/segmentio/kafka-go"
+)
+
+// Each leader is asked for all its partitions that have room, in one request;
+// a partition that gets room while that one waits goes into a second request at
+// once. There are never more than two, and a partition is in one only. A request
+// waits long when nothing is left out of it, and briefly when something is, so
+// that what got room meanwhile is not kept waiting by an idle topic.
+const (
+	fetchWaitLong  = 500 * time.Millisecond
+	fetchWaitShort = 50 * time.Millisecond
+	fetchMaxBytes  = 8 << 20 // of one answer
+	fetchPartMax   = 1 << 20 // of one partition in it
+	maxInflate     = 64 << 20
+)
+
+// leader is a broker with the requests that are under way to it.
+type leader struct {
+	id    int32
+	busy  int
+	polls int // of those, the ones that may wait
+}
+
+// fetched is a fetch's result; parts are the partitions asked for, in order.
+type fetched struct {
+	lead    *leader
+	parts   []*partition
+	answer  fetch.Answer
+	err     error
+	started time.Time
+}
+
+// planFetches starts what fetches there can be and returns when a paused
+// partition may be fetched again.
+func (l *loop) planFetches(now time.Time) time.Time {
+	if !l.running() {
+		return time.Time{}
+	}
+	var next time.Time
+	wanted := map[int32][]*partition{}
+	full := map[int32]bool{}
+	for p := range l.owned {
+		switch {
+		case p.fetching || p.leader < 0:
+		case now.Before(p.pauseTo):
+			if next.IsZero() || p.pauseTo.Before(next) {
+				next = p.pauseTo
+			}
+		case p.held*2 > p.share:
+			full[p.leader] = full[p.leader] || l.roomSoon(p, now)
+		default:
+			wanted[p.leader] = append(wanted[p.leader], p)
+		}
+	}
+	for id, parts := range wanted {
+		lead := l.leaders[id]
+		if lead == nil {
+			lead = &leader{id: id}
+			l.leaders[id] = lead
+		}
+		if lead.busy > 0 {
+			// A second request is for what is known to be there; the rest
+			// comes along with the next one.
+			parts = slices.DeleteFunc(parts, func(p *partition) bool { return p.high >= 0 && p.position >= p.high })
+		}
+		if lead.busy < 2 && len(parts) > 0 {
+			wait := fetchWaitLong
+			if full[id] || lead.busy > 0 {
+				wait = fetchWaitShort
+			}
+			l.fetch(lead, parts, wait)
+		}
+	}
+	return next
+}
+
+// roomSoon reports whether a full partition may get room within a long wait:
+// one in which everything waits for a later time will not.
+func (l *loop) roomSoon(p *partition, now time.Time) bool {
+	if p.gate.len() == 0 || p.gate.len() < p.track.len() {
+		return true
+	}
+	due, _ := p.gate.next()
+	return due < now.Add(fetchWaitLong).UnixMilli()
+}
+
+// fetch starts one request. The order of its partitions turns from request to
+// request: a broker fills an answer from the front.
+func (l *loop) fetch(lead *leader, parts []*partition, wait time.Duration) {
+	l.rotation++
+	k := l.rotation % len(parts)
+	parts = slices.Concat(parts[k:], parts[:k])
+	r := fetch.Request{
+		Broker: lead.id, ClientID: l.cfg.ClientID, MaxWait: wait, MinBytes: 1, MaxBytes: fetchMaxBytes,
+		ReadCommitted: !l.cfg.ReadUncommitted, MaxInflate: maxInflate,
+	}
+	for _, p := range parts {
+		p.fetching = true
+		most := int(float64(p.room()) / p.inflation)
+		r.Wants = append(r.Wants, fetch.Want{
+			Topic: p.stage.Topic, Partition: p.lane.id, Offset: p.position, LeaderEpoch: -1,
+			MaxBytes: int32(max(16<<10, min(most, fetchPartMax), p.grow)),
+		})
+		r.MaxBytes = max(r.MaxBytes, int32(p.grow))
+	}
+	lead.busy++
+	l.task(func(ctx context.Context) event {
+		a, err := fetch.Do(ctx, l.cluster.transport, l.cluster.addr, r)
+		return &fetched{lead: lead, parts: parts, answer: a, err: err}
+	})
+}
+
+func (f *fetched) apply(l *loop) {
+	now := time.Now()
+	f.lead.busy--
+	for _, p := range f.parts {
+		p.fetching = false
+	}
+	what := fmt.Sprintf("fetch from broker %d", f.lead.id)
+	if f.err != nil {
+		for _, p := range f.parts {
+			p.pauseTo = now.Add(500 * time.Millisecond)
+			p.leader = -1
+		}
+		l.askLayout()
+		if !errors.Is(f.err, context.Canceled) {
+			l.problems.set(what, fmt.Sprintf("cannot fetch: %v", f.err))
+		}
+		return
+	}
+	l.problems.set(what, "")
+	for i := range f.answer.Parts {
+		part := &f.answer.Parts[i]
+		p := l.byTopic[topicPartition{part.Topic, part.Partition}]
+		if p == nil || !slices.Contains(f.parts, p) || part.Offset != p.position {
+			continue // lost, or lost and owned again, since it was asked for
+		}
+		l.fetchedPart(p, part, now)
+	}
+}
+
+// fetchedPart takes what a fetch brought of one partition.
+func (l *loop) fetchedPart(p *partition, part *fetch.Part, now time.Time) {
+	if part.Err == nil || isRecordError(part.Err) {
+		p.high = part.HighWatermark
+		if !l.cfg.ReadUncommitted && part.LastStable >= 0 {
+			p.high = min(p.high, part.LastStable)
+		}
+		if part.Wire > 0 {
+			p.inflation = (p.inflation + max(1, float64(part.Set.Bytes)/float64(part.Wire))) / 2
+		}
+		before := p.position
+		l.accept(p, &part.Set, now)
+		p.grow = 0
+		if p.position == before && part.Set.Truncated > 0 {
+			p.grow = part.Set.Truncated
+		}
+	}
+	if part.Err == nil {
+		l.setPartProblem(p, "")
+		return
+	}
+	l.met.FetchFails.WithLabelValues(p.stage.Topic, fetchReason(part.Err)).Inc()
+	p.pauseTo = now.Add(time.Second)
+	switch {
+	case isRecordError(part.Err):
+		l.setPartProblem(p, fmt.Sprintf("%s/%d: %v: it is fetched again, nothing is passed over", p.stage.Topic, p.lane.id, part.Err))
+	case errors.Is(part.Err, kafka.OffsetOutOfRange):
+		l.offsetLost(p, part)
+	case errors.Is(part.Err, kafka.TopicAuthorizationFailed):
+		l.setPartProblem(p, fmt.Sprintf("not allowed to read %s: grant this user READ on the topic", p.stage.Topic))
+	default: // the leader moved, or the topic is not there: look again
+		p.pauseTo = now.Add(250 * time.Millisecond)
+		p.leader = -1
+		l.askLayout()
+		l.setPartProblem(p, fmt.Sprintf("cannot fetch %s/%d: %v", p.stage.Topic, p.lane.id, part.Err))
+	}
+}
+
+func (l *loop) setPartProblem(p *partition, text string) {
+	if p.problem == text {
+		return
+	}
+	p.problem = text
+	l.problems.set(fmt.Sprintf("%s/%d", p.stage.Topic, p.lane.id), text)
+}
+
+func isRecordError(err error) bool {
+	_, ok := errors.AsType[*record.Error](err)
+	return ok
+}
+
+// fetchReason is the bounded word for a failed fetch of a partition.
+func fetchReason(err error) string {
+	if e, ok := errors.AsType[*record.Error](err); ok {
+		return string(e.Class)
+	}
+	switch {
+	case errors.Is(err, kafka.OffsetOutOfRange):
+		return "offset_out_of_range"
+	case errors.Is(err, kafka.NotLeaderForPartition), errors.Is(err, kafka.LeaderNotAvailable):
+		return "leader"
+	case errors.Is(err, kafka.UnknownTopicOrPartition):
+		return "unknown_topic"
+	case errors.Is(err, kafka.TopicAuthorizationFailed):
+		return "denied"
+	}
+	return "other"
+}
+
+// offsetLost follows the policy where a position no longer exists. A tier is
+// always read from its beginning: --offset-lost is for main topics.
+func (l *loop) offsetLost(p *partition, part *fetch.Part) {
+	policy := l.cfg.OffsetLost
+	if p.stage.Name != stageMain {
+		policy = OffsetEarliest
+	}
+	l.met.OffsetsLost.WithLabelValues(p.stage.Topic).Inc()
+	text := fmt.Sprintf("offset %d of %s/%d no longer exists (log start %d, end %d)", part.Offset, p.stage.Topic, p.lane.id, part.LogStart, part.HighWatermark)
+	if policy == OffsetFail {
+		l.fail(&Error{ErrOffset, fmt.Errorf("%s: choose where to go on with --offset-lost earliest or latest", text)})
+		return
+	}
+	l.log.Error(text, "going_on_from", string(policy))
+	p.pauseTo = time.Now().Add(requestTimeout) // until the answer
+	topic, id := p.stage.Topic, int(p.lane.id)
+	l.task(func(ctx context.Context) event {
+		offset, err := l.cluster.listOffset(ctx, topic, id, policy, time.Time{})
+		return &relocated{p: p, from: part.Offset, offset: offset, err: err}
+	})
+}
+
+// relocated is where a partition whose position was lost goes on.
+type relocated struct {
+	p            *partition
+	from, offset int64
+	err          error
+}
+
+func (r *relocated) apply(l *loop) {
+	p := r.p
+	if p.gone || p.position != r.from {
+		return
+	}
+	p.pauseTo = time.Now().Add(time.Second)
+	if r.err != nil {
+		l.setPartProblem(p, r.err.Error())
+		return
+	}
+	p.pauseTo = time.Time{}
+	if r.offset > p.position { // retention passed us by: the gap counts as settled
+		p.position = r.offset
+		p.track.advance(r.offset)
+		return
+	}
+	// The topic is shorter than it was: it was made anew. What was read of the
+	// old one is let go, and offsets begin again.
+	so := stageOf{p.lane.line, p.stage}
+	l.dropPartition(p)
+	l.addPartition(so, p.lane.id, -1, r.offset)
+	l.shares()
+	l.lead()
+}
+
+// Metadata is asked for when a leader is not known or has moved, and now and
+// then to see a topic grow.
+const (
+	layoutEvery = 30 * time.Second
+	layoutPause = 250 * time.Millisecond
+)
+
+func (l *loop) askLayout() { l.nextAsk = time.Time{} }
+
+// planLayout asks for metadata when it is time, and returns when that is.
+func (l *loop) planLayout(now time.Time) time.Time {
+	if l.asking || l.gen == nil {
+		return time.Time{}
+	}
+	at := l.nextAsk
+	if soonest := l.layoutAt.Add(layoutPause); at.Before(soonest) {
+		at = soonest
+	}
+	if now.Before(at) {
+		return at
+	}
+	l.asking, l.layoutAt, l.nextAsk = true, now, now.Add(layoutEvery)
+	topics := l.topo.Stages()
+	l.task(func(ctx context.Context) event {
+		lay, err := l.cluster.layout(ctx, topics)
+		return &laidOut{lay, err}
+	})
+	return time.Time{}
+}
+
+// laidOut is the answer to a request for metadata.
+type laidOut struct {
+	layout layout
+	err    error
+}
+
+func (o *laidOut) apply(l *loop) {
+	l.asking = false
+	if o.err != nil {
+		l.problems.set("metadata", o.err.Error())
+		l.askLayout()
+		return
+	}
+	l.problems.set("metadata", "")
+	grown := l.layout != nil && grew(l.layout, o.layout)
+	l.layout = o.layout
+	l.lead()
+	if grown && l.gen != nil {
+		l.gen.rejoin("a topic has more partitions than before")
+	}
+}
+
+// lead sets the leaders of the partitions that have none, or another than the
+// metadata says.
+func (l *loop) lead() {
+	for p := range l.owned {
+		if p.fetching {
+			continue
+		}
+		p.leader = -1
+		if leaders := l.layout[p.stage.Topic]; int(p.lane.id) < len(leaders) {
+			p.leader = leaders[p.lane.id]
+		}
+		if p.leader < 0 {
+			l.askLayout()
+		}
+	}
+}
+
+// grew reports whether a topic has more partitions than it had.
+func grew(before, after layout) bool {
+	for topic, leaders := range after {
+		if old, known := before[topic]; known && len(leaders) > len(old) {
+			return true
+		}
+	}
+	return false
+}

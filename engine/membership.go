@@ -1,0 +1,238 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/kconsume/kconsume/engine/topology"
+	"github.com/segmentio/kafka-go"
+)
+
+// generation is the scope of ownership: what is read, forwarded and committed
+// belongs to one.
+type generation struct {
+	id     int32
+	member string
+	commit func(map[string]map[int]int64) error
+	starts map[topicPartition]start
+	leave  context.CancelCauseFunc // ends it: the group is joined again
+}
+
+// start is where a partition begins in a generation.
+type start struct {
+	committed int64 // −1 = none
+	position  int64
+}
+
+// rejoin ends the generation so that the group assigns anew.
+func (g *generation) rejoin(why string) { g.leave(errors.New(why)) }
+
+// membership keeps this member in the group and tells the loop of each
+// generation: started, and ended. Its one goroutine owns the group.
+type membership struct {
+	cfg     Config
+	topo    *topology.Topology
+	cluster *cluster
+	loop    *loop
+	group   *kafka.ConsumerGroup
+	balance *balancer
+	mains   map[string]bool
+	log     *slog.Logger
+}
+
+func newMembership(c Config, topo *topology.Topology, k *cluster, l *loop) (*membership, error) {
+	m := &membership{cfg: c, topo: topo, cluster: k, loop: l, log: c.Logger, mains: map[string]bool{}}
+	lines := map[string][]string{}
+	for _, ln := range topo.Lines {
+		m.mains[ln.Topic] = true
+		for _, s := range ln.Stages {
+			lines[ln.Topic] = append(lines[ln.Topic], s.Topic)
+		}
+	}
+	m.balance = &balancer{
+		counts: k.counts,
+		failed: func(err error) { m.problem(fmt.Errorf("assign partitions: %w", err)) },
+		own:    memberData{Lines: lines},
+	}
+	var err error
+	m.group, err = kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
+		ID: c.Group, Brokers: c.Brokers, Topics: topo.Stages(),
+		Dialer: &kafka.Dialer{
+			ClientID: c.ClientID, DialFunc: k.dial, Timeout: requestTimeout,
+		},
+		GroupBalancers:    []kafka.GroupBalancer{m.balance},
+		HeartbeatInterval: c.HeartbeatInterval, SessionTimeout: c.SessionTimeout,
+		RebalanceTimeout: c.RebalanceTimeout, JoinGroupBackoff: joinPause,
+		StartOffset: kafka.FirstOffset, Timeout: requestTimeout,
+	})
+	if err != nil {
+		return nil, configError("join group %q: %v", c.Group, err)
+	}
+	return m, nil
+}
+
+const (
+	joinPause   = time.Second            // the least time between two joins after an error
+	startsPause = 250 * time.Millisecond // between attempts to find where partitions begin
+	startsQuiet = 4                      // attempts that fail before it is told
+)
+
+// run joins generation after generation until leave.
+func (m *membership) run(ctx context.Context) {
+	for {
+		gen, err := m.group.Next(ctx)
+		switch {
+		case ctx.Err() != nil || errors.Is(err, kafka.ErrGroupClosed):
+			return
+		case err != nil:
+			m.problem(fmt.Errorf("join group %q: %w", m.cfg.Group, err))
+			sleep(ctx, joinPause)
+			continue
+		}
+		m.problem(nil)
+		gen.Start(func(over context.Context) { m.generation(over, gen) })
+	}
+}
+
+// close leaves the group. It waits as long as a mute broker allows, within a bound.
+func (m *membership) close() {
+	var done sync.WaitGroup
+	done.Go(func() { _ = m.group.Close() }) // leaving is a courtesy: a session ends by itself
+	wait := make(chan struct{})
+	go func() { done.Wait(); close(wait) }()
+	select {
+	case <-wait:
+	case <-time.After(closeWait):
+		m.log.Warn("the group did not answer to our leaving: our partitions move when the session ends", "group", m.cfg.Group)
+	}
+}
+
+// generation guards one generation: it returns only when that is over and the
+// loop has let go of it. (The group ends a generation when any function of it
+// returns, and joins again only when all have.)
+func (m *membership) generation(over context.Context, gen *kafka.Generation) {
+	ctx, leave := context.WithCancelCause(over)
+	defer leave(nil)
+	g := &generation{id: gen.ID, member: gen.MemberID, commit: gen.CommitOffsets, leave: leave}
+	var err error
+	for tries := 1; ; tries++ {
+		if g.starts, err = m.starts(ctx, gen); err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if tries > startsQuiet { // a topic just made has no leader for a moment
+			m.problem(err)
+		}
+		sleep(ctx, startsPause)
+	}
+	m.problem(nil)
+	m.balance.setOwned(gen.ID, m.lanes(gen))
+	m.loop.post(&started{g})
+	<-ctx.Done()
+	if over.Err() == nil {
+		m.log.Info("joining the group again", "why", context.Cause(ctx).Error())
+	}
+	end := &ended{gen: g, done: make(chan struct{})}
+	m.loop.post(end)
+	select {
+	case <-end.done:
+	case <-m.loop.work.Done():
+	}
+}
+
+// lanes are the partitions of main topics in a generation.
+func (m *membership) lanes(gen *kafka.Generation) map[string][]int {
+	lanes := map[string][]int{}
+	for topic, parts := range gen.Assignments {
+		if !m.mains[topic] {
+			continue
+		}
+		for _, p := range parts {
+			lanes[topic] = append(lanes[topic], p.ID)
+		}
+	}
+	return lanes
+}
+
+// starts finds where each partition of a generation begins. Where nothing was
+// committed, an absolute offset is found and committed before anything is
+// handled: else records that arrive meanwhile could fall between two starts.
+func (m *membership) starts(ctx context.Context, gen *kafka.Generation) (map[topicPartition]start, error) {
+	out := map[topicPartition]start{}
+	unknown := map[string][]int{}
+	for topic, parts := range gen.Assignments {
+		for _, p := range parts {
+			if p.Offset >= 0 {
+				out[topicPartition{topic, int32(p.ID)}] = start{p.Offset, p.Offset}
+			} else {
+				unknown[topic] = append(unknown[topic], p.ID)
+			}
+		}
+	}
+	if len(unknown) == 0 {
+		return out, nil
+	}
+	// The group protocol's read takes an error for "nothing committed": ask again.
+	known, err := m.cluster.committed(ctx, m.cfg.Group, unknown)
+	if err != nil {
+		return nil, err
+	}
+	fresh := offsets{}
+	for topic, parts := range unknown {
+		for _, id := range parts {
+			tp := topicPartition{topic, int32(id)}
+			if at := known[topic][id]; at >= 0 {
+				out[tp] = start{at, at}
+				continue
+			}
+			at, err := m.begin(ctx, topic, id)
+			if err != nil {
+				return nil, err
+			}
+			fresh.set(topic, int32(id), at)
+			out[tp] = start{at, at}
+		}
+	}
+	if len(fresh) > 0 {
+		if err := gen.CommitOffsets(fresh); err != nil {
+			return nil, fmt.Errorf("commit the first offsets: %w", err)
+		}
+	}
+	return out, nil
+}
+
+// begin is where a partition without a committed offset begins: a main topic as
+// configured, every other stage at its first record.
+func (m *membership) begin(ctx context.Context, topic string, partition int) (int64, error) {
+	if m.mains[topic] {
+		return m.cluster.listOffset(ctx, topic, partition, m.cfg.Start, m.cfg.StartTime)
+	}
+	return m.cluster.listOffset(ctx, topic, partition, OffsetEarliest, time.Time{})
+}
+
+func (m *membership) problem(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	m.loop.post(&trouble{"group", text})
+}
+
+// trouble is a problem seen beside the loop, "" = it is over.
+type trouble struct{ what, text string }
+
+func (t *trouble) apply(l *loop) { l.problems.set(t.what, t.text) }
+
+// sleep waits, or returns early with its context.
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

@@ -1,0 +1,50 @@
+package engine
+
+import "time"
+
+// State is what an engine is doing as a whole.
+type State string
+
+const (
+	StateStarting State = "starting" // waiting for a broker or for topics
+	StateJoining  State = "joining"  // between two generations of the group
+	StateRunning  State = "running"
+	StateDraining State = "draining" // stopping: finishing what was begun
+	StateStopped  State = "stopped"
+)
+
+// Status is a snapshot of an engine.
+type Status struct {
+	State      State         `json:"state"`
+	Since      time.Time     `json:"since"`
+	Problem    string        `json:"problem,omitempty"` // what it is waiting for, or the last repeated error
+	Group      string        `json:"group"`
+	Member     string        `json:"member,omitempty"`
+	Generation int32         `json:"generation"`
+	Stages     []StageStatus `json:"stages"`
+	InFlight   int           `json:"in_flight"`    // deliveries not yet answered
+	Buffered   int           `json:"buffer_bytes"` // bytes fetched and not settled
+}
+
+// StageStatus sums up the partitions of one stage that this member owns.
+type StageStatus struct {
+	Topic      string            `json:"topic"` // the stage's own topic
+	Stage      string            `json:"stage"` // "main", "retry.5s", "replay"
+	Of         string            `json:"of"`    // the main topic
+	Lag        int64             `json:"lag"`   // records up to the high watermark that are not committed
+	Waiting    int               `json:"waiting"`
+	InFlight   int               `json:"in_flight"`
+	Partitions []PartitionStatus `json:"partitions"`
+}
+
+// PartitionStatus is one partition of a stage.
+type PartitionStatus struct {
+	Partition     int32     `json:"partition"`
+	Committed     int64     `json:"committed"`      // −1 = nothing committed yet
+	Position      int64     `json:"position"`       // next offset to fetch
+	HighWatermark int64     `json:"high_watermark"` // −1 = not known yet
+	Waiting       int       `json:"waiting"`        // read, not yet due
+	InFlight      int       `json:"in_flight"`
+	NextDue       time.Time `json:"next_due,omitzero"`
+	Problem       string    `json:"problem,omitempty"` // why it does not go on
+}

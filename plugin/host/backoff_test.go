@@ -1,0 +1,26 @@
+package host
+
+import (
+	"testing"
+	"time"
+)
+
+func TestBackoff(t *testing.T) {
+	b := backoff{min: 250 * time.Millisecond, max: time.Second}
+	for i, c := range []struct {
+		lived  time.Duration
+		jitter float64
+		want   time.Duration
+	}{
+		{0, 0, 250 * time.Millisecond},
+		{0, 0, 500 * time.Millisecond},
+		{0, 0.5, 750 * time.Millisecond},
+		{999 * time.Millisecond, 0, time.Second},
+		{time.Second, 0, 250 * time.Millisecond},
+		{0, 0.999, 250*time.Millisecond + 250*time.Microsecond},
+	} {
+		if got := b.delay(c.lived, c.jitter); got != c.want {
+			t.Errorf("delay %d is %v, want %v", i, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,398 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/go-plugin/runner"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/kconsume/kconsume/plugin/internal/wire"
+)
+
+var (
+	errSlow   = errors.New("start took too long")
+	errHung   = errors.New("it hangs")
+	errNoWord = errors.New("it ended the stream without being asked to")
+)
+
+// lastFrames is how long answers of a dead process are still read: they are in
+// the socket already.
+const lastFrames = time.Second
+
+// process is one life of a handler: launched, said its Hello, and to be ended
+// and closed by whoever launched it. After a crash another one is launched;
+// nothing of a process is used twice.
+type process struct {
+	cfg    *Config
+	child  *child
+	client *goplugin.Client
+	conn   *grpc.ClientConn
+	hello  Hello
+	pace   pace
+	began  time.Time
+
+	deliver grpc.BidiStreamingClient[wire.HostFrame, wire.PluginFrame]
+	control grpc.BidiStreamingClient[wire.Beat, wire.Beat]
+	calls   context.Context // of both streams
+	hangUp  context.CancelFunc
+
+	// broken ends when the process cannot be used any more; its cause says why.
+	// The streams go on until it has been ended, for the answers still in them.
+	broken context.Context
+	fail   context.CancelCauseFunc
+
+	// weary is closed when as many calls run on past their deadline as may run
+	// at once: the next ones would take the places of others.
+	weary    chan struct{}
+	loops    sync.WaitGroup
+	received chan struct{} // closed at the end of the receiving loop
+	wake     chan struct{} // holds one: there may be something to send
+	echoed   atomic.Uint64 // the last beat that came back
+	draining atomic.Bool   // it is to end its streams
+	silent   atomic.Bool   // it ended its stream of beats, draining
+
+	cancels []uint64      // guarded by Host.mu; numbers of calls to cancel
+	stalled time.Duration // guarded by Host.mu; how long we, not it, stood still
+}
+
+// launch starts a process and waits for its Hello, no longer than StartTimeout.
+// The error is one line that says what is wrong with the file or the handler.
+func launch(ctx context.Context, cfg *Config) (*process, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, cfg.StartTimeout, errSlow)
+	defer cancel()
+	warnings, err := examine(cfg.Path, cfg.Trust)
+	if err != nil {
+		return nil, err
+	}
+	var pinned *os.File
+	if cfg.SHA256 != "" {
+		if pinned, err = openPinned(cfg.Path, cfg.SHA256); err != nil {
+			return nil, err
+		}
+	}
+	p := newProcess(cfg, pinned)
+	keep := context.AfterFunc(ctx, p.child.kill) // which unblocks all that follows
+	if err = p.connect(); err == nil {
+		err = p.open()
+	}
+	if !keep() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		p.close()
+		return nil, fmt.Errorf("start handler %s: %w", cfg.Path, p.explain(context.Cause(ctx), err))
+	}
+	for _, w := range warnings {
+		cfg.Logger.Warn("handler's file is not safe from others: " + w)
+	}
+	return p, nil
+}
+
+func newProcess(cfg *Config, pinned *os.File) *process {
+	p := &process{
+		cfg: cfg, child: newChild(cfg, pinned), began: time.Now(),
+		received: make(chan struct{}), wake: make(chan struct{}, 1), weary: make(chan struct{}),
+	}
+	p.calls, p.hangUp = context.WithCancel(context.Background())
+	p.broken, p.fail = context.WithCancelCause(context.Background())
+	stdout, stderr := p.child.out.stream("stdout"), p.child.out.stream("stderr")
+	p.client = goplugin.NewClient(&goplugin.ClientConfig{
+		HandshakeConfig: goplugin.HandshakeConfig{
+			ProtocolVersion: wire.ProtocolVersion, MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue,
+		},
+		VersionedPlugins: map[int]goplugin.PluginSet{wire.ProtocolVersion: {wire.PluginName: connection{}}},
+		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		RunnerFunc: func(_ hclog.Logger, spec *exec.Cmd, socket string) (runner.Runner, error) {
+			p.child.prepare(spec.Env, socket)
+			return p.child, nil
+		},
+		SkipHostEnv:      true,
+		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: cfg.SocketDir},
+		StartTimeout:     cfg.StartTimeout + time.Minute, // never the one that counts: see launch
+		Logger:           hclog.NewNullLogger(),
+		SyncStdout:       stdout,
+		SyncStderr:       stderr,
+		GRPCDialOptions: append(wire.DialOptions(),
+			grpc.WithIdleTimeout(0), // an idle connection would be closed, and the handler with it
+			grpc.WithChainStreamInterceptor(tolerateStdio)),
+	})
+	return p
+}
+
+// connection is what go-plugin dispenses: the bare connection.
+type connection struct {
+	goplugin.NetRPCUnsupportedPlugin
+}
+
+func (connection) GRPCServer(*goplugin.GRPCBroker, *grpc.Server) error {
+	return errors.New("the host serves nothing")
+}
+
+func (connection) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, c *grpc.ClientConn) (any, error) {
+	return c, nil
+}
+
+// tolerateStdio lets no failure of go-plugin's stdio stream end the start: it
+// would forget to close the connection. A handler without it writes to its
+// pipes, which we read anyway.
+func tolerateStdio(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	s, err := open(ctx, desc, cc, method, opts...)
+	if err != nil && method == "/plugin.GRPCStdio/StreamStdio" {
+		return nil, status.Error(codes.Unimplemented, err.Error())
+	}
+	return s, err
+}
+
+func (p *process) connect() error {
+	protocol, err := p.client.Client()
+	if err != nil {
+		return err
+	}
+	conn, err := protocol.Dispense(wire.PluginName)
+	if err != nil {
+		return err
+	}
+	p.conn = conn.(*grpc.ClientConn)
+	return nil
+}
+
+// open begins both streams and reads the Hello.
+func (p *process) open() (err error) {
+	if p.deliver, err = wire.Deliver(p.calls, p.conn); err != nil {
+		return err
+	}
+	if p.control, err = wire.Control(p.calls, p.conn); err != nil {
+		return err
+	}
+	// The error of a send is only that the stream has ended: receiving tells why.
+	if err := p.deliver.SendMsg(&wire.HostFrame{Concurrency: uint32(p.cfg.Concurrency)}); err != nil && err != io.EOF {
+		return err
+	}
+	var f wire.PluginFrame
+	if err := p.deliver.RecvMsg(&f); err != nil {
+		return err
+	}
+	if f.Hello == nil {
+		return errors.New("its first frame is not a Hello: use a kconsume SDK")
+	}
+	p.hello = helloOf(f.Hello)
+	if p.hello.Name == "" {
+		p.hello.Name = p.cfg.Name
+	}
+	p.pace = pace{concurrency: p.cfg.Concurrency, grace: p.cfg.Grace, maxRecords: p.hello.MaxRecords, maxBytes: p.hello.MaxBytes}
+	return nil
+}
+
+// explain says in one line why a start failed. The process is closed already.
+func (p *process) explain(cause, err error) error {
+	if refused := p.child.refusal(); refused != nil {
+		return refused
+	}
+	if p.child.state == nil {
+		return startError(err)
+	}
+	words := ""
+	if w := p.child.out.lastWords(); w != "" {
+		words = ": " + valid(w)
+	}
+	switch {
+	case cause == errSlow && p.conn == nil:
+		return fmt.Errorf("it wrote no handshake to stdout within %v: is it a kconsume handler?%s", p.cfg.StartTimeout, words)
+	case cause == errSlow:
+		return fmt.Errorf("it said no Hello within %v%s", p.cfg.StartTimeout, words)
+	case cause != nil:
+		return fmt.Errorf("given up: %w", cause)
+	case p.conn == nil:
+		return fmt.Errorf("it exited before its handshake: is it a kconsume handler? %s", p.child.exit())
+	case status.Code(err) == codes.Unimplemented:
+		return fmt.Errorf("it does not serve %s: use a kconsume SDK", wire.ServiceName)
+	case err == io.EOF:
+		return errors.New("it ended its stream before its Hello: use a kconsume SDK")
+	case status.Code(err) == codes.Unavailable:
+		return fmt.Errorf("it broke off before its Hello: %s", p.child.exit())
+	}
+	return err
+}
+
+// startError turns what the operating system says about an exec into what to do.
+func startError(err error) error {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
+		err = pe.Err
+	}
+	switch {
+	case errors.Is(err, syscall.ENOEXEC):
+		return errors.New("it is neither a program for this machine nor a script that begins with #!")
+	case errors.Is(err, syscall.ENOENT):
+		return errors.New("what its first line (#!) or its loader names does not exist")
+	case errors.Is(err, syscall.ETXTBSY):
+		return errors.New("it is being written to: install it under another name and rename it")
+	}
+	return err
+}
+
+// run starts the loops that carry records for h until the process is ended.
+func (p *process) run(h *Host) {
+	p.loops.Go(func() { p.send(h) })
+	p.loops.Go(func() { p.receive(h) })
+	p.loops.Go(func() { p.watch(h) })
+	p.loops.Go(p.listen)
+}
+
+// send writes all there is to send, frame by frame: while one is written the
+// next one gathers, so frames grow with the load and nothing lingers.
+func (p *process) send(h *Host) {
+	var f wire.HostFrame
+	for {
+		f.Reset()
+		if !h.next(p, &f) {
+			select {
+			case <-p.wake:
+				continue
+			case <-p.calls.Done():
+				return
+			}
+		}
+		if err := p.deliver.SendMsg(&f); err != nil {
+			if err != io.EOF { // else receiving tells why
+				p.fail(fmt.Errorf("send records: %w", err))
+			}
+			return
+		}
+		if f.Drain {
+			p.deliver.CloseSend()
+			return
+		}
+	}
+}
+
+func (p *process) nudge() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// tire is called with Host.mu held.
+func (p *process) tire() {
+	select {
+	case <-p.weary:
+	default:
+		close(p.weary)
+	}
+}
+
+func (p *process) receive(h *Host) {
+	defer close(p.received)
+	var f wire.PluginFrame
+	for {
+		err := p.deliver.RecvMsg(&f)
+		if err == io.EOF && p.draining.Load() {
+			return
+		}
+		if err == io.EOF {
+			err = errNoWord
+		}
+		if err != nil {
+			p.fail(fmt.Errorf("receive answers: %w", err))
+			return
+		}
+		h.answered(p, &f)
+	}
+}
+
+// watch sends a beat each second and looks for answers that are overdue.
+func (p *process) watch(h *Host) {
+	tick := time.NewTicker(p.cfg.beat)
+	defer tick.Stop()
+	last := time.Now()
+	for seq := uint64(1); ; seq++ {
+		select {
+		case <-p.calls.Done():
+			return
+		case <-tick.C:
+		}
+		now := time.Now()
+		late := h.overdue(p, now, now.Sub(last))
+		last = now
+		switch missed := seq - 1 - p.echoed.Load(); {
+		case late != "":
+			p.fail(fmt.Errorf("%w: no answer for %s past every deadline", errHung, late))
+		case missed >= missedBeats && !p.hello.BeatsMayWait && !p.silent.Load():
+			p.fail(fmt.Errorf("%w: %d heartbeats without an echo", errHung, missed))
+		}
+		p.control.SendMsg(&wire.Beat{Seq: seq}) // listen gets the error
+	}
+}
+
+// listen takes the echoes of beats.
+func (p *process) listen() {
+	var b wire.Beat
+	for {
+		if err := p.control.RecvMsg(&b); err != nil && p.draining.Load() {
+			p.silent.Store(true)
+			return
+		} else if err != nil {
+			p.fail(fmt.Errorf("receive heartbeats: %w", err))
+			return
+		}
+		if b.Seq > p.echoed.Load() {
+			p.echoed.Store(b.Seq)
+		}
+	}
+}
+
+// end makes sure that the process is gone, gently unless it hangs, and frees
+// all it had. It tells why the process ended, and whether it had to be killed.
+func (p *process) end() (why error, killed bool) {
+	cause := context.Cause(p.broken)
+	hung := errors.Is(cause, errHung)
+	// A crash breaks the streams a moment before the exit is known.
+	crashed := cause != nil && !hung && p.child.gone(min(p.cfg.Grace, time.Second))
+	killed = hung || !crashed && !p.leave()
+	p.child.kill()
+	<-p.child.exited
+	wait := time.NewTimer(lastFrames)
+	select {
+	case <-p.received:
+	case <-wait.C:
+	}
+	wait.Stop()
+	p.close()
+	if cause == nil || crashed && !errors.Is(cause, errNoWord) {
+		return errors.New(p.child.exit()), killed
+	}
+	return fmt.Errorf("%w (%s)", cause, p.child.exit()), killed
+}
+
+// leave lets the process exit by itself and reports whether it did.
+func (p *process) leave() bool {
+	p.child.release()
+	return p.child.gone(p.cfg.Grace)
+}
+
+// close frees everything; a process that still runs is killed.
+func (p *process) close() {
+	p.child.kill()
+	if p.child.ID() != "" {
+		<-p.child.exited
+	}
+	p.hangUp()
+	p.loops.Wait()
+	p.fail(nil)
+	p.client.Kill() // else go-plugin keeps goroutines
+	p.child.close()
+}
