@@ -5,6 +5,9 @@ SHELL := bash
 version := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 build := CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(version)"
 
+# All packages but those that run real Kafka.
+units = $$(go list ./... | grep -vE '/kconsume/test(/|$$)')
+
 FUZZTIME ?= 30s
 ARGS ?=
 
@@ -18,7 +21,7 @@ dev: build ## run kconsume on an embedded broker with sample records; ARGS="…"
 
 .PHONY: check
 check: need lint ## install what the tests need, then lint and run all tests, as CI does
-	tools/check.sh
+	@tools/check.sh $(units)
 
 .PHONY: build
 build: ## build kconsume and the example handlers into build/
@@ -27,11 +30,11 @@ build: ## build kconsume and the example handlers into build/
 
 .PHONY: test
 test: ## run the tests that need nothing but Go
-	go test $$(go list ./... | grep -vE '/kconsume/test(/|$$)')
+	go test $(units)
 
 .PHONY: race
 race: ## the same with the race detector
-	go test -race $$(go list ./... | grep -vE '/kconsume/test(/|$$)')
+	go test -race $(units)
 
 .PHONY: suite
 suite: need ## run the tests on real Kafka

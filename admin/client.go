@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -64,9 +63,7 @@ func (c *Client) Status(ctx context.Context, v any) error {
 	}
 	if res.StatusCode != http.StatusOK {
 		p := Problem{Title: res.Status, Status: res.StatusCode}
-		if err := json.Unmarshal(body, &p); err != nil {
-			return errors.Join(&CallError{c.path, p}, err)
-		}
+		_ = json.Unmarshal(body, &p) // what is no problem+json leaves the status to tell
 		return &CallError{c.path, p}
 	}
 	if err := json.Unmarshal(body, v); err != nil {

@@ -125,6 +125,7 @@ type ErrorClass string
 const (
 	ErrConfig      ErrorClass = "config"      // what was asked for cannot be: mend the configuration
 	ErrUnreachable ErrorClass = "unreachable" // no broker answered
+	ErrDenied      ErrorClass = "denied"      // a permission is missing
 	ErrOffset      ErrorClass = "offset"      // a committed offset is gone and OffsetLost says fail
 )
 

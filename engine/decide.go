@@ -34,9 +34,6 @@ type policy struct {
 	unknownTransient bool
 }
 
-// unknownRule is the classification rule of an error that no other rule knows.
-const unknownRule = "unknown"
-
 // decide says what becomes of a delivery that failed `failed` times before,
 // answered with v at now. It is total: whatever a handler sends, the result is
 // never an acknowledgement unless the verdict says so, and never endless (I5).
@@ -49,7 +46,7 @@ func (p *policy) decide(failed int, v *plugin.Verdict, now time.Time) decision {
 	}
 	d := decision{failed: failed + 1, reason: v.Reason}
 	transient := v.Class != plugin.ClassPermanent
-	if v.Class == plugin.ClassPermanent && v.Rule == unknownRule && p.unknownTransient {
+	if v.Class == plugin.ClassPermanent && v.Rule == plugin.RuleUnknown && p.unknownTransient {
 		transient, d.reason = true, plugin.ReasonTransient
 	}
 	if d.reason == "" {

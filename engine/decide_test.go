@@ -28,7 +28,7 @@ func TestDecide(t *testing.T) {
 	after := func(d time.Duration) plugin.Verdict {
 		return plugin.Verdict{Class: plugin.ClassTransient, RetryAfter: d}
 	}
-	unknown := plugin.Verdict{Class: plugin.ClassPermanent, Reason: plugin.ReasonPermanent, Rule: unknownRule}
+	unknown := plugin.Verdict{Class: plugin.ClassPermanent, Reason: plugin.ReasonPermanent, Rule: plugin.RuleUnknown}
 	for _, c := range []struct {
 		name   string
 		p      policy

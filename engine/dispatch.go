@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/kconsume/kconsume/engine/record"
@@ -8,9 +9,23 @@ import (
 	"github.com/kconsume/kconsume/plugin"
 )
 
-// accept takes the records of one fetch into a partition.
-func (l *loop) accept(p *partition, set *record.Set, now time.Time) {
+// accept takes the records of one fetch into a partition. Where not even one
+// batch was whole the next fetch allows for more; stuck says why that did not help.
+func (l *loop) accept(p *partition, set *record.Set, now time.Time) (stuck string) {
+	if set.Next == p.position && set.Truncated > 0 {
+		if p.grow >= set.Truncated {
+			stuck = fmt.Sprintf("%s/%d: the batch at offset %d says it has %d bytes and does not come whole: it may be damaged; nothing is passed over", p.stage.Topic, p.lane.id, p.position, set.Truncated)
+			p.pauseTo = now.Add(time.Second)
+		}
+		p.grow = set.Truncated
+		return stuck
+	}
+	p.grow = 0
 	if len(set.Records) > 0 {
+		if !p.busy {
+			p.busy = true
+			l.shares()
+		}
 		c := &chunk{cost: set.Bytes + itemCost*len(set.Records), live: len(set.Records)}
 		p.held += c.cost
 		l.held += c.cost
@@ -20,6 +35,7 @@ func (l *loop) accept(p *partition, set *record.Set, now time.Time) {
 	}
 	p.position = max(p.position, set.Next)
 	p.track.advance(set.Next)
+	return ""
 }
 
 // admit puts one record where it has to wait: the gate, its key's queue, or
@@ -192,9 +208,6 @@ func (l *loop) find(handle uint64) (p *partition, slot uint64, ok bool) {
 	return p, slot, p.track.open(slot) && p.track.at(slot).state == itemFlying
 }
 
-// ruleCancelled marks an answer to a call that we cancelled: it is no verdict.
-const ruleCancelled = "cancelled"
-
 // answer takes one answer: frees the key, decides, and settles or forwards.
 func (l *loop) answer(handle uint64, v *plugin.Verdict, late bool, handler string, now time.Time) {
 	p, slot, ok := l.find(handle)
@@ -212,7 +225,8 @@ func (l *loop) answer(handle uint64, v *plugin.Verdict, late bool, handler strin
 		l.late[handle] = lateCall{p: p, key: key, keyed: keyed}
 		p.late++
 	}
-	cancelled := v.Class == plugin.ClassUnspecified && v.Rule == ruleCancelled
+	// The answer to a call that we cancelled is no verdict.
+	cancelled := v.Class == plugin.ClassUnspecified && v.Rule == plugin.RuleCancelled
 	if !p.gone && !cancelled {
 		l.decided(p, slot, v, handler, now)
 	}

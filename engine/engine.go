@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,7 +27,6 @@ type Engine struct {
 	state   State // while there is no loop
 	since   time.Time
 	problem string
-	failure error // what ended the loop, if it was not asked to end
 }
 
 // New checks the configuration and makes an engine. It has no effect outside
@@ -108,6 +108,9 @@ func (e *Engine) prepare(ctx context.Context, k *cluster) error {
 			said.set("start", "")
 			return err
 		}
+		if topics.ClassOf(err) == topics.Denied {
+			return &Error{ErrDenied, err}
+		}
 		if e.cfg.ExitIfUnreachable {
 			return &Error{ErrUnreachable, err}
 		}
@@ -117,19 +120,32 @@ func (e *Engine) prepare(ctx context.Context, k *cluster) error {
 	}
 }
 
+// ensureTopics makes what is missing, and looks again until nothing is: somebody
+// else may have made a topic meanwhile, with other settings.
 func (e *Engine) ensureTopics(ctx context.Context, k *cluster) error {
-	actual, err := topics.Read(ctx, k.client, e.topo)
-	if err != nil {
-		return fmt.Errorf("reach brokers %v: %w", e.cfg.Brokers, err)
+	policy := topology.Policy{Create: !e.cfg.KeepTopics, DLQRetention: e.cfg.DLQRetention, Bootstrap: strings.Join(e.cfg.Brokers, ",")}
+	for {
+		actual, err := topics.Read(ctx, k.client, e.topo)
+		if err != nil {
+			return err
+		}
+		plan := e.topo.Plan(actual, policy)
+		if len(plan.Problems) > 0 {
+			return &Error{ErrConfig, errors.Join(plan.Problems...)}
+		}
+		if len(plan.Changes) == 0 {
+			for _, w := range plan.Warnings {
+				e.cfg.Logger.Warn(w)
+			}
+			return nil
+		}
+		for _, c := range plan.Changes {
+			e.cfg.Logger.Info("changing topics", "action", string(c.Action), "topic", c.Topic, "partitions", c.Partitions)
+		}
+		if err := topics.Apply(ctx, k.client, plan); err != nil {
+			return err
+		}
 	}
-	plan := e.topo.Plan(actual, topology.Policy{Create: !e.cfg.KeepTopics, DLQRetention: e.cfg.DLQRetention})
-	if len(plan.Problems) > 0 {
-		return &Error{ErrConfig, plan.Problems[0]}
-	}
-	for _, c := range plan.Changes {
-		e.cfg.Logger.Info("changing topics", "action", string(c.Action), "topic", c.Topic, "partitions", c.Partitions)
-	}
-	return topics.Apply(ctx, k.client, plan)
 }
 
 func (e *Engine) setLoop(l *loop, s State) {

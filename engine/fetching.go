@@ -27,18 +27,16 @@ const (
 
 // leader is a broker with the requests that are under way to it.
 type leader struct {
-	id    int32
-	busy  int
-	polls int // of those, the ones that may wait
+	id   int32
+	busy int
 }
 
 // fetched is a fetch's result; parts are the partitions asked for, in order.
 type fetched struct {
-	lead    *leader
-	parts   []*partition
-	answer  fetch.Answer
-	err     error
-	started time.Time
+	lead   *leader
+	parts  []*partition
+	answer fetch.Answer
+	err    error
 }
 
 // planFetches starts what fetches there can be and returns when a paused
@@ -160,16 +158,11 @@ func (l *loop) fetchedPart(p *partition, part *fetch.Part, now time.Time) {
 		if part.Wire > 0 {
 			p.inflation = (p.inflation + max(1, float64(part.Set.Bytes)/float64(part.Wire))) / 2
 		}
-		before := p.position
-		l.accept(p, &part.Set, now)
-		p.grow = 0
-		if p.position == before && part.Set.Truncated > 0 {
-			p.grow = part.Set.Truncated
+		stuck := l.accept(p, &part.Set, now)
+		if part.Err == nil {
+			l.setPartProblem(p, stuck)
+			return
 		}
-	}
-	if part.Err == nil {
-		l.setPartProblem(p, "")
-		return
 	}
 	l.met.FetchFails.WithLabelValues(p.stage.Topic, fetchReason(part.Err)).Inc()
 	p.pauseTo = now.Add(time.Second)

@@ -182,6 +182,7 @@ func (l *loop) step(now time.Time) time.Duration {
 	wake.add(l.stepDrain(now))
 	wake.add(l.planLayout(now))
 	if !now.Before(l.nextGauges) {
+		l.settleBusy()
 		l.setGauges()
 		l.nextGauges = now.Add(time.Second)
 	}
@@ -309,24 +310,42 @@ func (l *loop) ownsLane(ln *lane) bool {
 	return false
 }
 
+// idleShare is what a partition in which nothing waits may hold: enough for a
+// first fetch, which makes it busy.
+const idleShare = 64 << 10
+
 // shares divides the buffer: half for the main topics, half for all stages
-// beside them, so that what waits never takes room from what runs.
+// beside them, so that what waits never takes room from what runs. Within a
+// half the busy partitions have equal shares.
 func (l *loop) shares() {
 	var mains, others int
 	for p := range l.owned {
-		if p.stage.Name == stageMain {
+		switch {
+		case !p.busy:
+		case p.stage.Name == stageMain:
 			mains++
-		} else {
+		default:
 			others++
 		}
 	}
 	for p := range l.owned {
+		n := others
 		if p.stage.Name == stageMain {
-			p.share = l.cfg.MaxBuffer / 2 / mains
-		} else {
-			p.share = l.cfg.MaxBuffer / 2 / others
+			n = mains
+		}
+		p.share = idleShare
+		if p.busy {
+			p.share = max(idleShare, l.cfg.MaxBuffer/2/n)
 		}
 	}
+}
+
+// settleBusy lets partitions that have run dry give up their shares.
+func (l *loop) settleBusy() {
+	for p := range l.owned {
+		p.busy = p.track.len() > 0 || p.high > p.position
+	}
+	l.shares()
 }
 
 // problems logs what goes wrong when it changes, not each time.

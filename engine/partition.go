@@ -82,6 +82,7 @@ type partition struct {
 	leader    int32 // broker id, −1 = not known
 
 	held      int     // bytes of chunks that are not settled
+	busy      bool    // has records to hold, and so a full share
 	share     int     // bytes it may hold
 	grow      int     // bytes of one batch too large for share, 0 = none
 	flying    int     // deliveries not yet answered

@@ -1,18 +1,17 @@
 #!/usr/bin/env bash
-# All tests, summed up at the end: units and the suite on an embedded broker with the race
-# detector, then what runs on real Kafka. Each starts what it needs itself.
+# check.sh PACKAGE...   all tests, summed up at the end: those packages with the race detector,
+# then what runs on real Kafka; each test starts what it needs itself
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 go -C tools build -o ../build/testsum ./testsum
-mapfile -t units < <(go list ./... | grep -vE '/kconsume/test(/|$)')
 
 suites() {
   local failed=0
   go -C tools test -json ./... || failed=1
-  go test -json -race "${units[@]}" || failed=1
+  go test -json -race "$@" || failed=1
   # One package at a time: each has a Kafka of its own.
   go test -json -count=1 -p 1 ./test/... || failed=1
   return $failed
 }
-suites | build/testsum
+suites "$@" | build/testsum

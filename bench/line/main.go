@@ -83,7 +83,7 @@ func (s settings) run(ctx context.Context) (err error) {
 			results = append(results, r)
 		}
 	}
-	return print(os.Stdout, results)
+	return printTable(os.Stdout, results)
 }
 
 // programs are those of one pair, each with a group of its own.

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// print writes a line for each run and one for the medians of each program.
+// printTable writes a line for each run and one for the medians of each program.
 // The ratio is to the reader of the same pair.
-func print(out io.Writer, results []result) error {
+func printTable(out io.Writer, results []result) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "program\trecords/s\tratio\tCPU µs/record\tpeak RSS MiB\tfirst commit s\ttotal s\t")
 	row := func(name string, r result, base float64) {

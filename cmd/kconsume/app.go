@@ -14,7 +14,9 @@ type command struct {
 	name, usage, description string
 
 	use      option.Use
-	required []string // settings that must have a value
+	required []string          // settings that must have a value
+	defaults map[string]string // of settings for which this command has others than the table
+	hidden   bool              // from people: kconsume itself runs it
 	// tolerant commands are told what is wrong with the settings and go on.
 	tolerant bool
 	action   func(context.Context, *invocation) error
@@ -28,9 +30,22 @@ type invocation struct {
 	problems []error // what is wrong with the settings, for tolerant commands
 }
 
+// options are the command's settings.
+func (c command) options() []option.Option {
+	options := option.For(option.Table(), c.use)
+	for i := range options {
+		if d, ok := c.defaults[options[i].Name]; ok {
+			options[i].Default = d
+		}
+	}
+	return options
+}
+
 func commands() []command {
 	return []command{
 		runCommand(),
+		devCommand(),
+		devHandlerCommand(),
 		validateCommand(),
 		{name: "config", usage: "show settings", sub: []command{configShowCommand()}},
 		{name: "topics", usage: "plan and create the topics beside the main ones", sub: []command{topicsPlanCommand(), topicsApplyCommand()}},
@@ -69,14 +84,14 @@ func build(s *system, g given, parent string, cs []command) []*cli.Command {
 	var out []*cli.Command
 	for _, c := range cs {
 		path := parent + " " + c.name
-		cc := &cli.Command{Name: c.name, Usage: c.usage, Description: c.description}
+		cc := &cli.Command{Name: c.name, Usage: c.usage, Description: c.description, Hidden: c.hidden}
 		if len(c.sub) > 0 {
 			cc.Subcommands = build(s, g, path, c.sub)
 			cc.Action = group(path, c.sub)
 		} else {
 			cc.HideHelpCommand = true
 			cc.ArgsUsage = " " // none
-			cc.Flags = flagsOf(option.For(option.Table(), c.use), g)
+			cc.Flags = flagsOf(c.options(), g)
 			cc.Action = func(ctx *cli.Context) error { return c.call(ctx, s, g, path) }
 		}
 		cc.OnUsageError = func(_ *cli.Context, err error, _ bool) error {
@@ -91,7 +106,9 @@ func build(s *system, g given, parent string, cs []command) []*cli.Command {
 func group(path string, cs []command) cli.ActionFunc {
 	var names []string
 	for _, c := range cs {
-		names = append(names, c.name)
+		if !c.hidden {
+			names = append(names, c.name)
+		}
 	}
 	return func(ctx *cli.Context) error {
 		name := ctx.Args().First()
@@ -120,7 +137,7 @@ func (c command) call(ctx *cli.Context, s *system, g given, path string) error {
 	if names := g.misplaced(c.use); len(names) > 0 {
 		return fail(exitUsage, "flag %s has no function here: %s: remove it", strings.Join(names, ", "), path)
 	}
-	opts, errs := resolve(s, g, c.use)
+	opts, errs := resolve(s, g, c.options())
 	if len(errs) > 0 && !c.tolerant {
 		return errors.Join(errs...)
 	}
@@ -135,14 +152,12 @@ func (c command) call(ctx *cli.Context, s *system, g given, path string) error {
 
 // resolve reads a command's settings from the command line, the environment
 // and the file that one of these names. The file is checked as a whole.
-func resolve(s *system, g given, use option.Use) (*option.Set, []error) {
-	table := option.Table()
-	used := option.For(table, use)
+func resolve(s *system, g given, used []option.Option) (*option.Set, []error) {
 	from := option.Sources{Flags: g, Env: s.env}
 	first, _ := option.Resolve(used, from)
 	var errs []error
 	if option.Find(used, "config") != nil && first.Text("config") != "" {
-		from.File, errs = option.ReadFile(first.Text("config"), table)
+		from.File, errs = option.ReadFile(first.Text("config"), option.Table())
 	}
 	opts, wrong := option.Resolve(used, from)
 	return opts, append(errs, wrong...)

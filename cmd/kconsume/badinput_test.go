@@ -48,7 +48,7 @@ func TestBadInput(t *testing.T) {
 		{"duration by environment", run(), []string{"KCONSUME_HANDLER_TIMEOUT=5x"}, 78, []string{`bad duration "5x": KCONSUME_HANDLER_TIMEOUT: `}},
 		{"duration by file", []string{"run", "--config", late}, nil, 78, []string{`bad duration "5x": ` + late + ":3 handler-timeout: "}},
 		{"several at once", run("--order", "keys", "--max-buffer", "1x"), nil, 78, []string{"--order: write one of", "--max-buffer: write a number of bytes"}},
-		{"settings that do not fit", run("--drain-timeout", "1s"), nil, 78, []string{"drain-timeout 1s is shorter than handler-timeout 30s: raise --drain-timeout"}},
+		{"settings that do not fit", run("--heartbeat-interval", "50s"), nil, 78, []string{"heartbeat interval 50s", "session timeout 45s"}},
 
 		{"two tiers alike", run("--retry", "5s,5s,30s"), nil, 78, []string{"--retry: tiers 1 and 2 are both 5s: to repeat the last tier raise --max-attempts"}},
 		{"plan: two tiers alike", plan("--retry", "1m,60s"), nil, 78, []string{"--retry: tiers 1 and 2 are both 1m"}},
@@ -69,7 +69,6 @@ func TestBadInput(t *testing.T) {
 		{"another handler than was pinned", replaced(run("--handler-sha256", strings.Repeat("0", 64)), "--handler", "/bin/true"), nil, 78, []string{"SHA-256"}},
 
 		{"no broker", plan(), nil, 69, []string{"connection refused: check --brokers"}},
-		{"no daemon", []string{"status"}, nil, 69, []string{"no daemon: "}},
 		{"no daemon of a group", []string{"status", "--group", "nobody/../x"}, nil, 69, []string{`no daemon of group "nobody/../x"`}},
 		{"no socket", []string{"status", "--admin", "unix:/nope.sock"}, nil, 69, []string{"no socket: /nope.sock: "}},
 		{"admin over TCP", run("--admin", "tcp:127.0.0.1:1"), nil, 78, []string{"--admin: write unix:PATH"}},

@@ -150,7 +150,7 @@ func (s *shell) start(t *testing.T, args ...string) *process {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p := &process{cmd, make(chan string, 10000), make(chan struct{})}
+	p := &process{cmd, make(chan string, 1000), make(chan struct{})}
 	go func() {
 		defer close(p.exited)
 		r := bufio.NewReader(stderr)
@@ -168,12 +168,12 @@ func (s *shell) start(t *testing.T, args ...string) *process {
 	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		<-p.exited
-		if t.Failed() {
-			for line := range p.lines {
+		for line := range p.lines {
+			if t.Failed() {
 				t.Log(strings.TrimSpace(line))
 			}
 		}
+		<-p.exited
 	})
 	return p
 }

@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -10,7 +13,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -63,7 +65,10 @@ func run(ctx context.Context, in *invocation) error {
 		return err
 	}
 	defer ends.close(logger)
-	socketDir := filepath.Join(admin.RuntimeDir(in.getenv), "h"+strconv.Itoa(os.Getpid()))
+	socketDir, err := ends.handlerDir(admin.RuntimeDir(in.getenv))
+	if err != nil {
+		return err
+	}
 	defer os.RemoveAll(socketDir)
 	hc, err := handlerConfig(in, socketDir, logger)
 	if err != nil {
@@ -185,6 +190,18 @@ func listen(in *invocation) (*endpoints, error) {
 	}
 	e.admin = l
 	return e, nil
+}
+
+// handlerDir is where the handler's socket goes: a short name that follows from
+// the admin socket's, which is ours alone. What a daemon that was killed left
+// there is removed.
+func (e *endpoints) handlerDir(runtime string) (string, error) {
+	digest := sha256.Sum256([]byte(e.admin.Path()))
+	dir := filepath.Join(runtime, "h"+hex.EncodeToString(digest[:4]))
+	if err := os.RemoveAll(dir); err != nil {
+		return "", fmt.Errorf("clear the handler's socket directory: %w", err)
+	}
+	return dir, nil
 }
 
 // metricsAddress is where metrics are served, with the port that the system

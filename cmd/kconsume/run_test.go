@@ -30,10 +30,13 @@ func produce(t *testing.T, brokers, topic, value string) {
 	}
 }
 
+// testGroup is no other daemon's on this host.
+const testGroup = "kconsume's test, run.go"
+
 // daemonArgs run the probe on topic t with a metrics port that the system chooses.
 func daemonArgs(t *testing.T, brokers string, more ...string) []string {
 	t.Helper()
-	args := append([]string{"run", "--brokers", brokers, "--group", "billing", "--topic", "t", "--retry", "1s", "--metrics", "127.0.0.1:0"}, probe(t)...)
+	args := append([]string{"run", "--brokers", brokers, "--group", testGroup, "--topic", "t", "--retry", "1s", "--metrics", "127.0.0.1:0"}, probe(t)...)
 	return append(args, more...)
 }
 
@@ -76,16 +79,16 @@ func TestRun(t *testing.T) {
 	produce(t, brokers, "t", "ok")
 	p.await(t, "handling ok") // it is in its group: what follows sees it so
 
-	r := s.run(t, "status", "--group", "billing", "-o", "json")
+	r := s.run(t, "status", "--group", testGroup, "-o", "json")
 	if r.code != 0 {
 		t.Fatalf("%+v", r)
 	}
 	st := decode[daemonStatus](t, r.stdout)
-	if st.Group != "billing" || st.State != "running" || st.PID != p.cmd.Process.Pid || st.Handler.Name != "probe" || st.Handler.Version != "v7" || len(st.Stages) == 0 {
+	if st.Group != testGroup || st.State != "running" || st.PID != p.cmd.Process.Pid || st.Handler.Name != "probe" || st.Handler.Version != "v7" || len(st.Stages) == 0 {
 		t.Errorf("%+v", st)
 	}
-	for _, args := range [][]string{{"status"}, {"status", "--admin", "unix:" + filepath.Join(s.dir, "kconsume", admin.SocketName("billing", ""))}} {
-		if r := s.run(t, args...); r.code != 0 || !strings.Contains(r.stdout, "billing") || !strings.Contains(r.stdout, "t.retry.1s") {
+	for _, args := range [][]string{{"status", "--group", testGroup}, {"status", "--admin", "unix:" + filepath.Join(s.dir, "kconsume", admin.SocketName(testGroup, ""))}} {
+		if r := s.run(t, args...); r.code != 0 || !strings.Contains(r.stdout, testGroup) || !strings.Contains(r.stdout, "t.retry.1s") {
 			t.Errorf("%v: %+v", args, r)
 		}
 	}
@@ -103,7 +106,7 @@ func TestRun(t *testing.T) {
 	if second.code != 78 || !strings.Contains(second.stderr, field(t, line, "admin")[len("unix:"):]) {
 		t.Errorf("%+v", second)
 	}
-	if r := s.run(t, "status"); r.code != 0 {
+	if r := s.run(t, "status", "--group", testGroup); r.code != 0 {
 		t.Errorf("%+v", r)
 	}
 
@@ -115,7 +118,7 @@ func TestRun(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)
 	}
-	if r := s.run(t, "status"); r.code != 69 {
+	if r := s.run(t, "status", "--group", testGroup); r.code != 69 {
 		t.Errorf("%+v", r)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/kconsume/kconsume/cmd/kconsume/internal/option"
+	"github.com/kconsume/kconsume/engine"
 	"github.com/kconsume/kconsume/engine/topics"
 	"github.com/kconsume/kconsume/engine/topology"
 	"github.com/kconsume/kconsume/plugin"
@@ -60,12 +61,9 @@ func once(errs []error) []error {
 }
 
 // validSettings holds the settings against one another.
-func validSettings(in *invocation) error {
-	c := engineConfig(in.opts)
-	if c.DrainTimeout < c.HandlerTimeout {
-		return fail(exitConfig, "a stop would cut deliveries off: drain-timeout %s is shorter than handler-timeout %s: raise --drain-timeout",
-			option.FormatDuration(c.DrainTimeout), option.FormatDuration(c.HandlerTimeout))
-	}
+func validSettings(in *invocation) error { return validConfig(engineConfig(in.opts)) }
+
+func validConfig(c engine.Config) error {
 	c.Handler = plugin.HandlerFunc(func(context.Context, *plugin.Message) error { return nil }) // stands for the process
 	return c.Validate()
 }

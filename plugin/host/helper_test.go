@@ -254,7 +254,7 @@ func config(t testing.TB, mode string) Config {
 		grace = 100 * time.Millisecond // it does not end by itself, however long we wait
 	}
 	return Config{
-		Path: os.Args[0], Env: []string{helperEnv + "=" + mode}, Trust: TrustByPath, Name: "probe",
+		Path: os.Args[0], Env: []string{helperEnv + "=" + mode, "GORACE=atexit_sleep_ms=0"}, Trust: TrustByPath, Name: "probe",
 		SocketDir: sockets(t), Concurrency: 8,
 		StartTimeout: time.Minute, Grace: grace,
 		BackoffMin: time.Millisecond, BackoffMax: 10 * time.Millisecond,

@@ -10,8 +10,6 @@ package host
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -79,6 +77,9 @@ func Start(ctx context.Context, config Config) (*Host, error) {
 		drained: make(chan struct{}), unread: make(chan struct{}), done: make(chan struct{}), ready: make(chan struct{}, 1),
 		ledger: newLedger(),
 	}
+	for _, w := range p.warnings {
+		cfg.Logger.Warn("handler's file is not safe from others: " + w)
+	}
 	h.stop, h.quit = context.WithCancel(context.Background())
 	h.adopt(p)
 	go h.supervise(p)
@@ -108,7 +109,8 @@ func (h *Host) Hello() Hello {
 }
 
 // Answers is the channel of all answers; it is closed by Stop. Whoever does not
-// read it holds up nothing but itself.
+// read it holds up nothing but itself. Within one batch the verdicts come
+// before Ended, which may name a delivery that they call late.
 func (h *Host) Answers() <-chan plugin.Answers { return h.answers }
 
 // Deliver hands deliveries over; it never blocks. While there is no process
@@ -183,159 +185,6 @@ func (h *Host) Stop(ctx context.Context) error {
 	return h.failed
 }
 
-// supervise owns the process: it waits for its end and starts the next one,
-// until Stop.
-func (h *Host) supervise(p *process) {
-	defer close(h.done)
-	var emitting sync.WaitGroup
-	emitting.Go(h.emit)
-	pause := backoff{min: h.cfg.BackoffMin, max: h.cfg.BackoffMax}
-	for p != nil {
-		tired := false
-		select {
-		case <-p.child.exited:
-		case <-p.broken.Done():
-		case <-p.weary:
-			tired = true
-			h.recall(p, h.stop.Done())
-		case <-h.stop.Done():
-			h.failed = h.retire(p)
-			p = nil
-			continue
-		}
-		lived := time.Since(p.began)
-		why, _ := p.end()
-		if tired {
-			why = fmt.Errorf("%d calls ran on past their deadline, it was told to end: %w", h.cfg.Concurrency, why)
-		}
-		h.lose(p, why)
-		p = h.restart(&pause, lived)
-	}
-	h.finish()
-	giveUp := time.AfterFunc(h.cfg.Grace, func() { close(h.unread) })
-	emitting.Wait()
-	giveUp.Stop()
-	close(h.answers)
-}
-
-// adopt makes p the process that deliveries go to.
-func (h *Host) adopt(p *process) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.process, h.hello = p, p.hello
-	h.status.State, h.status.Since = StateRunning, time.Now()
-	p.run(h)
-}
-
-// lose takes back what a dead process had.
-func (h *Host) lose(p *process, why error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	unanswered := h.ledger.sent.n
-	cancelled, ended := h.ledger.lose()
-	h.postCancelled(cancelled)
-	if len(ended) > 0 {
-		h.post(plugin.Answers{Ended: ended})
-	}
-	h.process = nil
-	h.status.Restarts++
-	h.down(why)
-	h.cfg.Logger.Error("handler process ended: starting it again", "why", why.Error(),
-		"lived", time.Since(p.began).Round(time.Millisecond), "redelivered", unanswered-len(cancelled))
-}
-
-// down is called with mu held.
-func (h *Host) down(why error) {
-	h.status.LastExit = why.Error()
-	if h.status.State != StateDown {
-		h.status.State, h.status.Since = StateDown, time.Now()
-	}
-}
-
-// restart starts the next process, however often it takes. It returns nil when
-// the host is to stop.
-func (h *Host) restart(pause *backoff, lived time.Duration) *process {
-	told := ""
-	for {
-		wait := pause.delay(lived, rand.Float64())
-		if !sleep(h.stop, wait) {
-			return nil
-		}
-		p, err := launch(h.stop, h.cfg)
-		if err == nil {
-			h.cfg.Logger.Info("handler process started", "version", valid(p.hello.Version), "pid", p.child.pid())
-			h.adopt(p)
-			return p
-		}
-		if h.stop.Err() != nil {
-			return nil
-		}
-		if err.Error() != told { // a repeated failure is told once
-			told = err.Error()
-			h.cfg.Logger.Error("handler does not start: trying again", "why", told)
-		}
-		h.mu.Lock()
-		h.down(err)
-		h.mu.Unlock()
-		lived = 0
-	}
-}
-
-// sleep reports whether d passed before ctx ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// recall sends the process nothing more and lets it answer what it has, until
-// enough is closed.
-func (h *Host) recall(p *process, enough <-chan struct{}) {
-	p.draining.Store(true)
-	p.nudge()
-	select {
-	case <-p.received:
-	case <-p.child.exited:
-	case <-p.broken.Done():
-	case <-enough:
-	}
-}
-
-// retire ends the last process.
-func (h *Host) retire(p *process) error {
-	h.recall(p, h.drained)
-	why, killed := p.end()
-	h.mu.Lock()
-	unanswered := h.ledger.sent.n
-	_, ended := h.ledger.lose()
-	if len(ended) > 0 {
-		h.post(plugin.Answers{Ended: ended})
-	}
-	h.process = nil
-	h.mu.Unlock()
-	switch {
-	case killed:
-		return fmt.Errorf("stop handler %s: it did not end by itself: %w", h.cfg.Name, why)
-	case unanswered > 0:
-		return fmt.Errorf("stop handler %s: %d deliveries left unanswered: %w", h.cfg.Name, unanswered, why)
-	}
-	return nil
-}
-
-// finish ends the answers.
-func (h *Host) finish() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.status.State, h.status.Since = StateStopped, time.Now()
-	h.over = true
-	h.signal()
-}
-
 // next puts into f what p is to be sent now, and reports whether that is
 // anything.
 func (h *Host) next(p *process, f *wire.HostFrame) bool {
@@ -358,61 +207,6 @@ func (h *Host) nudge() {
 	}
 }
 
-// answered settles what a frame of p answers. It uses the frame's lists.
-func (h *Host) answered(p *process, f *wire.PluginFrame) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	a := plugin.Answers{Acked: f.Acked[:0]}
-	for _, number := range f.Acked {
-		if i := h.ledger.find(number); i != 0 {
-			a.Acked = append(a.Acked, h.ledger.settle(i))
-		} else {
-			h.stray(number)
-		}
-	}
-	for i := range f.Verdicts {
-		h.judge(p, &f.Verdicts[i], &a)
-	}
-	for _, number := range f.Ended {
-		if handle, ok := h.ledger.late[number]; ok {
-			delete(h.ledger.late, number)
-			a.Ended = append(a.Ended, handle)
-		}
-	}
-	if len(a.Acked)+len(a.Verdicts)+len(a.Ended) > 0 {
-		h.post(a)
-	}
-	if h.ledger.waiting.n > 0 {
-		p.nudge() // the handler's own limits may have held it back
-	}
-}
-
-func (h *Host) judge(p *process, w *wire.Verdict, a *plugin.Answers) {
-	i := h.ledger.find(w.Handle)
-	if i == 0 {
-		h.stray(w.Handle)
-		return
-	}
-	handle := h.ledger.settle(i)
-	if w.Late {
-		h.ledger.late[w.Handle] = handle
-		if len(h.ledger.late) == h.cfg.Concurrency {
-			p.tire()
-		}
-	}
-	a.Verdicts = append(a.Verdicts, plugin.Answer{Handle: handle, Verdict: verdictOf(w), Late: w.Late})
-}
-
-// stray counts an answer to nothing that was asked; only the first ones are
-// logged, a broken handler could give millions.
-func (h *Host) stray(number uint64) {
-	const told = 10
-	h.status.BadAnswers++
-	if h.status.BadAnswers <= told {
-		h.cfg.Logger.Warn("handler answers what was not asked, or twice: ignored", "number", number, "so_far", h.status.BadAnswers)
-	}
-}
-
 // overdue names the first delivery that p should have answered by now. A time
 // in which we stood still ourselves, frozen or starved, does not count: the
 // answers wait to be read.
@@ -427,72 +221,4 @@ func (h *Host) overdue(p *process, now time.Time, sinceLast time.Duration) strin
 		return ""
 	}
 	return fmt.Sprintf("%s/%d@%d", valid(d.Message.Topic), d.Message.Partition, d.Message.Offset)
-}
-
-// postCancelled is called with mu held.
-func (h *Host) postCancelled(handles []uint64) {
-	if len(handles) == 0 {
-		return
-	}
-	a := plugin.Answers{Verdicts: make([]plugin.Answer, len(handles))}
-	for i, handle := range handles {
-		a.Verdicts[i] = plugin.Answer{Handle: handle, Verdict: plugin.Verdict{Rule: plugin.RuleCancelled}}
-	}
-	h.post(a)
-}
-
-// post queues answers for the engine, joined with those that wait already. It
-// is called with mu held. The queue is bounded by what is unanswered.
-func (h *Host) post(a plugin.Answers) {
-	if h.over {
-		return
-	}
-	a.Handler = h.hello.identity()
-	if n := len(h.out); n > 0 && h.out[n-1].Handler == a.Handler {
-		last := &h.out[n-1]
-		last.Acked = append(last.Acked, a.Acked...)
-		last.Verdicts = append(last.Verdicts, a.Verdicts...)
-		last.Ended = append(last.Ended, a.Ended...)
-	} else {
-		h.out = append(h.out, a)
-	}
-	h.signal()
-}
-
-func (h *Host) signal() {
-	select {
-	case h.ready <- struct{}{}:
-	default:
-	}
-}
-
-// emit hands queued answers to the engine, one batch at a time; meanwhile the
-// next one gathers.
-func (h *Host) emit() {
-	for {
-		a, some, over := h.pop()
-		switch {
-		case !some && over:
-			return
-		case !some:
-			<-h.ready
-			continue
-		}
-		select {
-		case h.answers <- a:
-		case <-h.unread:
-			return
-		}
-	}
-}
-
-func (h *Host) pop() (a plugin.Answers, some, over bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.out) == 0 {
-		return a, false, h.over
-	}
-	a = h.out[0]
-	h.out = slices.Delete(h.out, 0, 1)
-	return a, true, h.over
 }

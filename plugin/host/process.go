@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -44,6 +42,8 @@ type process struct {
 	hello  Hello
 	pace   pace
 	began  time.Time
+	// warnings say what is odd about its file.
+	warnings []string
 
 	deliver grpc.BidiStreamingClient[wire.HostFrame, wire.PluginFrame]
 	control grpc.BidiStreamingClient[wire.Beat, wire.Beat]
@@ -96,9 +96,7 @@ func launch(ctx context.Context, cfg *Config) (*process, error) {
 		p.close()
 		return nil, fmt.Errorf("start handler %s: %w", cfg.Path, p.explain(context.Cause(ctx), err))
 	}
-	for _, w := range warnings {
-		cfg.Logger.Warn("handler's file is not safe from others: " + w)
-	}
+	p.warnings = warnings
 	return p, nil
 }
 
@@ -195,164 +193,6 @@ func (p *process) open() (err error) {
 	}
 	p.pace = pace{concurrency: p.cfg.Concurrency, grace: p.cfg.Grace, maxRecords: p.hello.MaxRecords, maxBytes: p.hello.MaxBytes}
 	return nil
-}
-
-// explain says in one line why a start failed. The process is closed already.
-func (p *process) explain(cause, err error) error {
-	if refused := p.child.refusal(); refused != nil {
-		return refused
-	}
-	if p.child.state == nil {
-		return startError(err)
-	}
-	words := ""
-	if w := p.child.out.lastWords(); w != "" {
-		words = ": " + valid(w)
-	}
-	switch {
-	case cause == errSlow && p.conn == nil:
-		return fmt.Errorf("it wrote no handshake to stdout within %v: is it a kconsume handler?%s", p.cfg.StartTimeout, words)
-	case cause == errSlow:
-		return fmt.Errorf("it said no Hello within %v%s", p.cfg.StartTimeout, words)
-	case cause != nil:
-		return fmt.Errorf("given up: %w", cause)
-	case p.conn == nil:
-		return fmt.Errorf("it exited before its handshake: is it a kconsume handler? %s", p.child.exit())
-	case status.Code(err) == codes.Unimplemented:
-		return fmt.Errorf("it does not serve %s: use a kconsume SDK", wire.ServiceName)
-	case err == io.EOF:
-		return errors.New("it ended its stream before its Hello: use a kconsume SDK")
-	case status.Code(err) == codes.Unavailable:
-		return fmt.Errorf("it broke off before its Hello: %s", p.child.exit())
-	}
-	return err
-}
-
-// startError turns what the operating system says about an exec into what to do.
-func startError(err error) error {
-	if pe, ok := errors.AsType[*fs.PathError](err); ok {
-		err = pe.Err
-	}
-	switch {
-	case errors.Is(err, syscall.ENOEXEC):
-		return errors.New("it is neither a program for this machine nor a script that begins with #!")
-	case errors.Is(err, syscall.ENOENT):
-		return errors.New("what its first line (#!) or its loader names does not exist")
-	case errors.Is(err, syscall.ETXTBSY):
-		return errors.New("it is being written to: install it under another name and rename it")
-	}
-	return err
-}
-
-// run starts the loops that carry records for h until the process is ended.
-func (p *process) run(h *Host) {
-	p.loops.Go(func() { p.send(h) })
-	p.loops.Go(func() { p.receive(h) })
-	p.loops.Go(func() { p.watch(h) })
-	p.loops.Go(p.listen)
-}
-
-// send writes all there is to send, frame by frame: while one is written the
-// next one gathers, so frames grow with the load and nothing lingers.
-func (p *process) send(h *Host) {
-	var f wire.HostFrame
-	for {
-		f.Reset()
-		if !h.next(p, &f) {
-			select {
-			case <-p.wake:
-				continue
-			case <-p.calls.Done():
-				return
-			}
-		}
-		if err := p.deliver.SendMsg(&f); err != nil {
-			if err != io.EOF { // else receiving tells why
-				p.fail(fmt.Errorf("send records: %w", err))
-			}
-			return
-		}
-		if f.Drain {
-			p.deliver.CloseSend()
-			return
-		}
-	}
-}
-
-func (p *process) nudge() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
-}
-
-// tire is called with Host.mu held.
-func (p *process) tire() {
-	select {
-	case <-p.weary:
-	default:
-		close(p.weary)
-	}
-}
-
-func (p *process) receive(h *Host) {
-	defer close(p.received)
-	var f wire.PluginFrame
-	for {
-		err := p.deliver.RecvMsg(&f)
-		if err == io.EOF && p.draining.Load() {
-			return
-		}
-		if err == io.EOF {
-			err = errNoWord
-		}
-		if err != nil {
-			p.fail(fmt.Errorf("receive answers: %w", err))
-			return
-		}
-		h.answered(p, &f)
-	}
-}
-
-// watch sends a beat each second and looks for answers that are overdue.
-func (p *process) watch(h *Host) {
-	tick := time.NewTicker(p.cfg.beat)
-	defer tick.Stop()
-	last := time.Now()
-	for seq := uint64(1); ; seq++ {
-		select {
-		case <-p.calls.Done():
-			return
-		case <-tick.C:
-		}
-		now := time.Now()
-		late := h.overdue(p, now, now.Sub(last))
-		last = now
-		switch missed := seq - 1 - p.echoed.Load(); {
-		case late != "":
-			p.fail(fmt.Errorf("%w: no answer for %s past every deadline", errHung, late))
-		case missed >= missedBeats && !p.hello.BeatsMayWait && !p.silent.Load():
-			p.fail(fmt.Errorf("%w: %d heartbeats without an echo", errHung, missed))
-		}
-		p.control.SendMsg(&wire.Beat{Seq: seq}) // listen gets the error
-	}
-}
-
-// listen takes the echoes of beats.
-func (p *process) listen() {
-	var b wire.Beat
-	for {
-		if err := p.control.RecvMsg(&b); err != nil && p.draining.Load() {
-			p.silent.Store(true)
-			return
-		} else if err != nil {
-			p.fail(fmt.Errorf("receive heartbeats: %w", err))
-			return
-		}
-		if b.Seq > p.echoed.Load() {
-			p.echoed.Store(b.Seq)
-		}
-	}
 }
 
 // end makes sure that the process is gone, gently unless it hangs, and frees

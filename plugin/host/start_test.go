@@ -37,12 +37,13 @@ func TestStartTellsWhatIsWrong(t *testing.T) {
 		{"exits", self, "exits", 0, []string{"exit status 7: cannot read the configuration"}},
 		{"mute", self, "mute", 300 * time.Millisecond, []string{"no handshake to stdout within 300ms"}},
 		{"old", self, "old", 0, []string{"speaks version 7 of the handler contract"}},
-		{"deaf", self, "deaf", 2 * time.Second, []string{"within 2s"}},
-		{"silent", self, "silent", 2 * time.Second, []string{"said no Hello within 2s"}},
+		{"deaf", self, "deaf", time.Second, []string{"within 1s"}},
+		{"silent", self, "silent", 5 * time.Second, []string{"said no Hello within 5s"}},
 		{"no hello", self, "no-hello", 0, []string{"first frame is not a Hello"}},
 		{"stranger", self, "stranger", 0, []string{"does not serve " + wire.ServiceName}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel() // some wait for a timeout
 			cfg := config(t, c.mode)
 			cfg.Path = c.path
 			if c.timeout > 0 {
@@ -127,7 +128,7 @@ func TestEnvironmentHoldsNoSecret(t *testing.T) {
 	}
 	for _, v := range env {
 		name, _, _ := strings.Cut(v, "=")
-		known := slices.Contains([]string{"PATH", "HOME", "LANG", "TZ", "DSN", helperEnv, wire.CookieKey}, name) || strings.HasPrefix(name, "PLUGIN_")
+		known := slices.Contains([]string{"PATH", "HOME", "LANG", "TZ", "DSN", "GORACE", helperEnv, wire.CookieKey}, name) || strings.HasPrefix(name, "PLUGIN_")
 		if !known {
 			t.Errorf("the handler sees %s", v)
 		}

@@ -7,7 +7,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -105,13 +107,6 @@ func start(t *testing.T, topic, group, probeLog string, flags ...string) *daemon
 	return d
 }
 
-// tail is what the daemon has logged so far.
-func (d *daemon) tail() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.log.String()
-}
-
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	l, err := listenLoopback()
@@ -156,8 +151,12 @@ func createTopic(t *testing.T, topic string, partitions int) {
 	}
 }
 
+// client has a view of the topics of its own: a shared one may be older than
+// the topics of this test.
 func client(t *testing.T) *kafkago.Client {
-	return &kafkago.Client{Addr: kafkago.TCP(broker.Cluster(t).Bootstrap()), Timeout: 10 * time.Second}
+	transport := &kafkago.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &kafkago.Client{Addr: kafkago.TCP(broker.Cluster(t).Bootstrap()), Timeout: 10 * time.Second, Transport: transport}
 }
 
 // tp names a partition.
@@ -188,7 +187,8 @@ func committedOffsets(t *testing.T, group string, topics []string, partitions in
 	return out
 }
 
-// lag is what a group has not committed of topics that exist.
+// lag is what a group has not committed of its topics, -1 while they are not
+// all there.
 func lag(t *testing.T, group string, topics []string, partitions int) int64 {
 	t.Helper()
 	ask := map[string][]kafkago.OffsetRequest{}
@@ -198,6 +198,9 @@ func lag(t *testing.T, group string, topics []string, partitions int) int64 {
 		}
 	}
 	ends, err := client(t).ListOffsets(t.Context(), &kafkago.ListOffsetsRequest{Topics: ask})
+	if notYet(err) {
+		return -1
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,6 +208,9 @@ func lag(t *testing.T, group string, topics []string, partitions int) int64 {
 	var n int64
 	for topic, parts := range ends.Topics {
 		for _, p := range parts {
+			if notYet(p.Error) {
+				return -1
+			}
 			if p.Error != nil {
 				t.Fatal(p.Error)
 			}
@@ -212,6 +218,12 @@ func lag(t *testing.T, group string, topics []string, partitions int) int64 {
 		}
 	}
 	return n
+}
+
+// notYet reports an error of a topic that is just being made.
+func notYet(err error) bool {
+	e, ok := errors.AsType[kafkago.Error](err)
+	return ok && (e.Temporary() || e == kafkago.UnknownTopicOrPartition)
 }
 
 // until polls a condition; the bound only keeps a broken test from hanging.
@@ -223,7 +235,7 @@ func until(t *testing.T, what string, ok func() bool) {
 		select {
 		case <-ctx.Done():
 			t.Fatalf("not within 5 minutes: %s", what)
-		case <-time.After(100 * time.Millisecond):
+		case <-time.After(5 * time.Millisecond):
 		}
 	}
 }
@@ -233,6 +245,33 @@ type delivery struct {
 	id, stage, key, word string
 	attempt              int
 	begin, end           int64 // unix ns; end 0 = the call never ended
+}
+
+// counter counts the calls that a probe's log says have begun, as it grows.
+type counter struct {
+	path  string
+	at    int64
+	begun int
+}
+
+func (c *counter) count(t *testing.T) int {
+	t.Helper()
+	f, err := os.Open(c.path)
+	if os.IsNotExist(err) {
+		return 0
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	rest, err := io.ReadAll(io.NewSectionReader(f, c.at, 1<<62))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := rest[:bytes.LastIndexByte(rest, '\n')+1]
+	c.at += int64(len(whole))
+	c.begun += bytes.Count(whole, []byte("begin "))
+	return c.begun
 }
 
 // deliveries reads the probe's log, in the order of the calls' beginnings.

@@ -31,6 +31,10 @@ func (s *scan) next() bool {
 	if n < 0 {
 		return s.fail("tag", n)
 	}
+	if field > protowire.MaxValidNumber { // ConsumeTag lets some of them pass
+		s.err = fmt.Errorf("read tag: %w: field number %d is too large", ErrFrame, field)
+		return false
+	}
 	s.rest, s.field, s.kind = s.rest[n:], field, kind
 	switch kind {
 	case protowire.VarintType:

@@ -27,23 +27,19 @@ type Config struct {
 	// Host is the handler. Without a Path it is the sample handler: this
 	// executable, started again with HandlerCommand.
 	Host host.Config // SocketDir a temporary one
-	// Beside starts what looks at the engine from outside, such as its metrics,
-	// before the header is shown. nil = nothing.
-	Beside func(*engine.Engine, *host.Host) (Beside, error)
+	// Beside starts what looks at the engine from outside, before the header is
+	// shown, and returns the metrics' URL for it, "" = off. nil = nothing. It is
+	// the caller's to end, once Run has returned.
+	Beside func(*engine.Engine, *host.Host) (metrics string)
 	// Interval is the time between two samples.
 	Interval time.Duration // 400ms
 	Out      io.Writer     // os.Stdout
 	Getenv   func(string) string
 }
 
-// Beside is what runs beside the engine.
-type Beside struct {
-	Metrics string                      // URL, "" = off
-	Close   func(context.Context) error // called after the engine has stopped
-}
-
 const (
-	defaultTopic    = "orders.confirmed"
+	// DefaultTopic is the topic that samples are sent to.
+	DefaultTopic    = "orders.confirmed"
 	defaultInterval = 400 * time.Millisecond
 	// closeTimeout bounds the end of each part after the engine has drained.
 	closeTimeout = 10 * time.Second
@@ -52,7 +48,7 @@ const (
 func (c Config) withDefaults() (Config, error) {
 	c.Engine.Group = or(c.Engine.Group, "dev")
 	if len(c.Engine.Topics) == 0 {
-		c.Engine.Topics = []string{defaultTopic}
+		c.Engine.Topics = []string{DefaultTopic}
 	}
 	if c.Engine.Retry == nil {
 		c.Engine.Retry = []time.Duration{2 * time.Second, 5 * time.Second}
@@ -115,7 +111,7 @@ type dev struct {
 	feeder  *feeder // nil: the author's topic, where they send records themselves
 	host    *host.Host
 	engine  *engine.Engine
-	beside  Beside
+	metrics string                        // URL, "" = off
 	closers []func(context.Context) error // in the order of the starts
 }
 
@@ -142,10 +138,10 @@ func (d *dev) startSamples(context.Context) (err error) {
 		return err
 	}
 	d.onClose(d.gateway.close)
-	if d.config.Engine.Topics[0] != defaultTopic {
+	if d.config.Engine.Topics[0] != DefaultTopic {
 		return nil
 	}
-	if d.feeder, err = newFeeder(d.broker.address, defaultTopic); err != nil {
+	if d.feeder, err = newFeeder(d.broker.address, DefaultTopic); err != nil {
 		return err
 	}
 	d.onClose(func(context.Context) error { d.feeder.close(); return nil })
@@ -176,14 +172,8 @@ func (d *dev) makeEngine(context.Context) (err error) {
 	if d.engine, err = engine.New(e); err != nil {
 		return err
 	}
-	if d.config.Beside == nil {
-		return nil
-	}
-	if d.beside, err = d.config.Beside(d.engine, d.host); err != nil {
-		return err
-	}
-	if d.beside.Close != nil {
-		d.onClose(d.beside.Close)
+	if d.config.Beside != nil {
+		d.metrics = d.config.Beside(d.engine, d.host)
 	}
 	return nil
 }
@@ -261,7 +251,7 @@ func (d *dev) label(p place) string {
 }
 
 func (d *dev) intro() intro {
-	i := intro{broker: d.broker.address, topics: d.config.Engine.Topics, metrics: d.beside.Metrics, samples: d.feeder != nil}
+	i := intro{broker: d.broker.address, topics: d.config.Engine.Topics, metrics: d.metrics, samples: d.feeder != nil}
 	if d.ownHandler {
 		i.handler = or(d.config.Host.Name, filepath.Base(d.config.Host.Path))
 	}

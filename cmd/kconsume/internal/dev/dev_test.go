@@ -55,19 +55,22 @@ func (w *transcriptWriter) String() string {
 	return w.text.String()
 }
 
-// await returns when the text matches every pattern, or fails the test when
+// hang is when a test gives up on a text that does not come.
+const hang = time.Minute
+
+// await returns when the text matches every pattern. It fails the test when
 // ended is closed first.
 func (w *transcriptWriter) await(t *testing.T, ended <-chan struct{}, patterns ...string) {
 	t.Helper()
+	giveUp := time.After(hang)
 	for _, p := range patterns {
-		re := regexp.MustCompile(p)
-		for !re.MatchString(w.String()) {
+		for re := regexp.MustCompile(p); !re.MatchString(w.String()); {
 			select {
 			case <-w.more:
 			case <-ended:
 				t.Fatalf("dev ended before it told %q:\n%s", p, w)
-			case <-t.Context().Done():
-				t.Fatalf("%v before it told %q:\n%s", t.Context().Err(), p, w)
+			case <-giveUp:
+				t.Fatalf("dev does not tell %q:\n%s", p, w)
 			}
 		}
 	}
@@ -89,9 +92,9 @@ func startDev(t *testing.T, c Config) *running {
 	r := &running{out: newTranscript(), ended: make(chan struct{}), stop: stop, metrics: prometheus.NewRegistry()}
 	c.Engine.Registerer = r.metrics
 	c.Out = r.out
-	c.Beside = func(_ *engine.Engine, h *host.Host) (Beside, error) {
+	c.Beside = func(_ *engine.Engine, h *host.Host) string {
 		r.pid = h.Status().PID
-		return Beside{Metrics: "http://metrics.example/"}, nil
+		return "http://metrics.example/"
 	}
 	go func() {
 		defer close(r.ended)
@@ -147,36 +150,126 @@ func (r *running) brokerAddress(t *testing.T) string {
 func TestRunTellsWhatHappens(t *testing.T) {
 	r := startDev(t, Config{
 		Engine:   engine.Config{Retry: []time.Duration{200 * time.Millisecond, 400 * time.Millisecond}},
-		Interval: 20 * time.Millisecond,
+		Interval: 50 * time.Millisecond,
 	})
 	address := r.brokerAddress(t)
 	r.out.await(t, r.ended,
-		`order 1001 +main +1st +received, done in`,
+		`order 1001 +main +1st +(received, )?done in`,
 		`order 1002 +main +1st +failed: gateway payments 503: busy → waits in retry.200ms until`,
-		`order 1002 +retry.200ms 2nd +came back, .* after it was due\n`,
+		`order 1002 +retry.200ms 2nd +came back .*due\n`,
 		`order 1002 +retry.200ms 2nd +done in`,
 		`order 1004 +retry.200ms 2nd +failed: .* → waits in retry.400ms until`,
 		`order 1004 +retry.400ms 3rd +failed: gateway payments 503: busy → DLQ: the 3rd delivery was the last`,
 		`text 1006 +main +1st +cannot be read: .* → DLQ: a poison pill, no retry`,
 		`order 1008 +main +1st +failed: invalid order: total_cents .* → DLQ: permanent, no retry`,
 	)
-	r.stop(errors.New("interrupted"))
-	told := regexp.MustCompile(`(\d+)/(\d+) +(?:order|text) (\d+) .*→ DLQ`)
-	// The broker ends with dev, so the DLQ is read while it drains or before:
-	// what was told by now is in it.
-	var want []string
-	for _, m := range told.FindAllStringSubmatch(r.out.String(), -1) {
-		want = append(want, m[1]+"/"+m[2])
+	told := r.deadLettersTold()
+	read := map[string]string{} // position of the origin → class
+	for _, d := range deadLetters(t, address, "orders.confirmed.dlq", len(told)) {
+		read[header(d, "X-Original-Partition")+"/"+header(d, "X-Original-Offset")] = header(d, "X-Error-Class")
 	}
-	_ = address
+	want := map[string]string{"1004": "transient", "1006": "poison", "1008": "permanent"}
+	for position, order := range told {
+		if read[position] == "" || want[order] != "" && read[position] != want[order] {
+			t.Errorf("order %s at %s was told to be in the DLQ; its class there is %q, want %q", order, position, read[position], want[order])
+		}
+	}
+
+	r.stop(errors.New("interrupted"))
 	<-r.ended
 	if r.err != nil {
 		t.Errorf("Run: %v", r.err)
 	}
+	all := len(r.deadLettersTold())
+	if n := r.deadLettersCounted(t); n != all {
+		t.Errorf("the metric counts %d dead letters, %d were told", n, all)
+	}
+	if last := fmt.Sprintf(", %d in the DLQ\n", all); !strings.HasSuffix(r.out.String(), last) {
+		t.Errorf("the last line does not end in %q:\n%s", last, r.out)
+	}
 	if err := syscall.Kill(r.pid, 0); !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("handler process %d after the end: %v, want none", r.pid, err)
 	}
-	_ = want
-	_ = fmt.Sprint
-	_ = strings.Join
+}
+
+// deadLettersTold maps partition/offset to the order's number.
+func (r *running) deadLettersTold() map[string]string {
+	told := map[string]string{}
+	line := regexp.MustCompile(`(\d+/\d+) +(?:order|text) (\d+) .*→ DLQ`)
+	for _, m := range line.FindAllStringSubmatch(r.out.String(), -1) {
+		told[m[1]] = m[2]
+	}
+	return told
+}
+
+func (r *running) deadLettersCounted(t *testing.T) int {
+	t.Helper()
+	families, err := r.metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0.0
+	for _, f := range families {
+		if f.GetName() == "kafka_dlq_messages_total" {
+			for _, m := range f.GetMetric() {
+				n += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return int(n)
+}
+
+// Records of a topic of the author's own: nothing is fed, whatever is sent by
+// hand is told, with its key for a name.
+func TestRunWithATopicOfTheAuthorsOwn(t *testing.T) {
+	r := startDev(t, Config{Engine: engine.Config{Topics: []string{"mine"}, Retry: []time.Duration{}}})
+	address := r.brokerAddress(t)
+	c, err := kgo.NewClient(kgo.SeedBrokers(address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	send := &kgo.Record{Topic: "mine", Key: []byte("k\x1b[2J\u202e"), Value: []byte("oops")}
+	if err := c.ProduceSync(t.Context(), send).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	r.out.await(t, r.ended, fmt.Sprintf(`%d/0 +key k\\x1b\[2J\\u… `, send.Partition)+` *main +1st +cannot be read: .* → DLQ`)
+	if text := r.out.String(); strings.Contains(text, "order 1001") || !strings.Contains(text, "go straight to the DLQ") {
+		t.Errorf("what was told:\n%s", text)
+	}
+	r.stop(nil)
+	<-r.ended
+	if r.err != nil {
+		t.Errorf("Run: %v", r.err)
+	}
+}
+
+func TestRunRefusesWhatCannotBe(t *testing.T) {
+	err := Run(t.Context(), Config{Out: newTranscript(), Engine: engine.Config{Retry: []time.Duration{-1}}})
+	if engine.ClassOf(err) != engine.ErrConfig {
+		t.Errorf("Run: %v (class %q), want class %q", err, engine.ClassOf(err), engine.ErrConfig)
+	}
+}
+
+// A part that fails ends all the others.
+func TestRunEndsWithItsOutput(t *testing.T) {
+	var pid int
+	err := Run(t.Context(), Config{Out: brokenPipe{}, Beside: func(_ *engine.Engine, h *host.Host) string {
+		pid = h.Status().PID
+		return ""
+	}})
+	if !errors.Is(err, errBroken) {
+		t.Errorf("Run: %v, want %v", err, errBroken)
+	}
+	if err := syscall.Kill(pid, 0); pid == 0 || !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("handler process %d after the end: %v, want none", pid, err)
+	}
+}
+
+func TestRunRefusesAHandlerThatDoesNotStart(t *testing.T) {
+	out := newTranscript()
+	err := Run(t.Context(), Config{Out: out, Host: host.Config{Path: "/bin/true", Trust: host.TrustByPath}})
+	if err == nil || out.String() != "" {
+		t.Errorf("Run: %v, and told %q; want an error and nothing told", err, out)
+	}
 }

@@ -24,7 +24,7 @@ func ServeHandler(version string, getenv func(string) string) {
 	plugin.Serve(plugin.Config{
 		Name:        "dev-orders",
 		Version:     version,
-		Topics:      []string{defaultTopic},
+		Topics:      []string{DefaultTopic},
 		Classifiers: []plugin.Classifier{handler.Classify},
 	}, handler.New(gateway, store.NewMemory(keptOrders)))
 }

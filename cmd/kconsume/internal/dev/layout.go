@@ -7,6 +7,8 @@ type layout struct {
 	width int // of the terminal, in cells; 0 = no limit, each line stays one
 	color bool
 	stage int // width of the longest stage's name, in cells
+	// before is written once before lines that are written together.
+	before string
 }
 
 // Widths of the columns, in cells. The text takes what is left.

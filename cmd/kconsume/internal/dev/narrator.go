@@ -58,19 +58,20 @@ func (n *narrator) run(done <-chan struct{}, v *view, out io.Writer, lay func() 
 		case now := <-summary.C:
 			if v.told.unseen = n.lost.Load(); v.told != summed {
 				summed = v.told
-				lines = append(lines, v.summary(now))
+				lines = append(lines, v.summary("so far", now))
 			}
 		case <-done:
 			ending = true
 			lines = n.rest(v)
 			v.told.unseen = n.lost.Load()
-			lines = append(lines, v.summary(time.Now()))
+			lines = append(lines, v.summary("in all", time.Now()))
 		}
-		if err := write(out, lay(), lines); err != nil {
+		l := lay()
+		if ending && l.width > 0 {
+			l.before = "\r" // over the ^C that the terminal shows
+		}
+		if err := write(out, l, lines); err != nil || ending {
 			return err
-		}
-		if ending {
-			return nil
 		}
 	}
 }
@@ -99,6 +100,7 @@ func write(out io.Writer, l layout, lines []line) error {
 		return nil
 	}
 	var b bytes.Buffer
+	b.WriteString(l.before)
 	for _, n := range lines {
 		b.WriteString(l.format(n))
 	}

@@ -95,10 +95,8 @@ func (v *view) event(e engine.Event) []line {
 		return v.result(e, phrase{"dropped on purpose" + because(e.Message), plain})
 	case engine.EventRetried:
 		v.told.failed++
-		lines := v.result(e, phrase{failure(e), warn},
+		return v.result(e, phrase{failure(e), warn},
 			phrase{fmt.Sprintf("→ waits in %s until %s", shortTopic(e), clock(e.Due, e.At)), warn})
-		v.await(e.ID)
-		return lines
 	case engine.EventDead:
 		v.told.dead++
 		return v.result(e, phrase{failure(e), bad}, phrase{"→ DLQ: " + whyDead(e), bad})
@@ -109,7 +107,8 @@ func (v *view) event(e engine.Event) []line {
 
 func (v *view) delivered(e engine.Event) []line {
 	delete(v.waiting, e.ID)
-	_, again := v.begun[e.ID]
+	before, again := v.begun[e.ID]
+	again = again && before.event.Attempt == e.Attempt
 	if len(v.begun) < maxFollowed {
 		v.begun[e.ID] = &begun{event: e, told: again || e.Stage != "main"}
 	}
@@ -119,22 +118,23 @@ func (v *view) delivered(e engine.Event) []line {
 	case e.Stage == "replay":
 		return []line{v.line(e, phrase{"replayed from the DLQ", back})}
 	case e.Stage != "main":
-		return []line{v.line(e, phrase{"came back, " + punctuality(e), back})}
+		return []line{v.line(e, phrase{"came back " + punctuality(e), back})}
 	}
 	return nil
 }
 
-// result ends what delivered began.
+// result ends what delivered began. The broker's answer to a forward may come
+// after the record is back from its tier: then the next delivery goes on.
 func (v *view) result(e engine.Event, said ...phrase) []line {
+	if b, ok := v.begun[e.ID]; ok && b.event.Attempt > e.Attempt {
+		return []line{v.line(e, said...)}
+	}
 	delete(v.begun, e.ID)
 	delete(v.waiting, e.ID)
-	return []line{v.line(e, said...)}
-}
-
-func (v *view) await(id string) {
-	if len(v.waiting) < maxFollowed {
-		v.waiting[id] = struct{}{}
+	if e.Kind == engine.EventRetried && len(v.waiting) < maxFollowed {
+		v.waiting[e.ID] = struct{}{}
 	}
+	return []line{v.line(e, said...)}
 }
 
 // tick tells of deliveries that take long.
@@ -152,10 +152,10 @@ func (v *view) tick(now time.Time) []line {
 	return lines
 }
 
-// summary sums up what has been told.
-func (v *view) summary(now time.Time) line {
+// summary sums up what has been told; lead is how it begins.
+func (v *view) summary(lead string, now time.Time) line {
 	t := v.told
-	text := fmt.Sprintf("so far: %d handled", t.handled)
+	text := fmt.Sprintf("%s: %d handled", lead, t.handled)
 	if t.afterRetry > 0 {
 		text += fmt.Sprintf(" (%d of them after a retry)", t.afterRetry)
 	}
@@ -193,7 +193,7 @@ func (v *view) name(e engine.Event) string {
 
 func (v *view) doneText(e engine.Event) string {
 	b, ok := v.begun[e.ID]
-	if !ok {
+	if !ok || b.event.Attempt != e.Attempt {
 		return "done"
 	}
 	text := "done in " + inWords(e.At.Sub(b.event.At))
@@ -253,12 +253,14 @@ func whyDead(e engine.Event) string {
 
 // punctuality compares a delivery with when it was due.
 func punctuality(e engine.Event) string {
-	if e.Due.IsZero() {
-		return "due at once"
-	}
 	late := e.At.Sub(e.Due)
-	if late < 0 {
+	switch {
+	case e.Due.IsZero():
+		return "at once"
+	case late < 0:
 		return inWords(-late) + " before it was due"
+	case late < time.Millisecond:
+		return "when it was due"
 	}
 	return inWords(late) + " after it was due"
 }

@@ -113,7 +113,7 @@ func TestTranscript(t *testing.T) {
 	for name, l := range widths {
 		t.Run(name, func(t *testing.T) {
 			v := newView(storyLabels)
-			got := intro.header(l) + transcript(l, v, story()...) + l.format(v.summary(at(20000)))
+			got := intro.header(l) + transcript(l, v, story()...) + l.format(v.summary("so far", at(20000)))
 			for s := range strings.Lines(got) {
 				s = strings.TrimSuffix(s, "\n")
 				isCommand := strings.Contains(s, "kcat") // to be copied, so never broken
@@ -156,8 +156,8 @@ func TestViewSays(t *testing.T) {
 	}{
 		{"result without a beginning", []engine.Event{step(5, engine.EventAcked, 0)}, "done"},
 		{"quick", []engine.Event{step(0, engine.EventDelivered, 0), step(249, engine.EventAcked, 0)}, "received, done in 249 ms"},
-		{"back at once", []engine.Event{step(5, engine.EventDelivered, 0, func(e *engine.Event) { e.Stage = "retry.2s" })}, "came back, due at once"},
-		{"early", []engine.Event{step(5, engine.EventDelivered, 0, from("retry.2s", 2, 15))}, "came back, 10 ms before it was due"},
+		{"back at once", []engine.Event{step(5, engine.EventDelivered, 0, func(e *engine.Event) { e.Stage = "retry.2s" })}, "came back at once"},
+		{"early", []engine.Event{step(5, engine.EventDelivered, 0, from("retry.2s", 2, 15))}, "came back 10 ms before it was due"},
 		{"replayed", []engine.Event{step(5, engine.EventDelivered, 0, func(e *engine.Event) { e.Stage = "replay" })}, "replayed from the DLQ"},
 		{"dropped", []engine.Event{step(5, engine.EventDropped, 0)}, "dropped on purpose"},
 		{"skipped", []engine.Event{step(5, engine.EventSkipped, 0)}, "passed over: it belongs to another group"},
@@ -182,6 +182,24 @@ func TestViewSays(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 		})
+	}
+}
+
+// A forward's answer that comes late does not end the delivery after it.
+func TestForwardAnsweredAfterTheRecordIsBack(t *testing.T) {
+	v := newView(storyLabels)
+	got := transcript(layout{stage: 8}, v,
+		step(0, engine.EventDelivered, 1),
+		step(2001, engine.EventDelivered, 1, from("retry.2s", 2, 2000)),
+		step(2002, engine.EventRetried, 1, failed("transient", "503", busy), sentTo("retry.2s", 2000)),
+		step(2005, engine.EventAcked, 1, from("retry.2s", 2, 0)))
+	for _, want := range []string{"came back 1 ms after it was due\n", "→ waits in retry.2s until 12:00:02.0\n", "done in 4 ms\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if len(v.begun) != 0 || len(v.waiting) != 0 {
+		t.Errorf("%d begun, %d waiting; want none", len(v.begun), len(v.waiting))
 	}
 }
 
@@ -276,7 +294,7 @@ func TestNarratorTellsInTime(t *testing.T) {
 		told(summaryEvery, "so far: 1 handled")
 		told(summaryEvery, "") // nothing new, nothing said
 		close(done)
-		told(0, "so far: 1 handled")
+		told(0, "in all: 1 handled")
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}

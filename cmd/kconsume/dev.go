@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/kconsume/kconsume/admin"
+	"github.com/kconsume/kconsume/cmd/kconsume/internal/dev"
+	"github.com/kconsume/kconsume/cmd/kconsume/internal/option"
+	"github.com/kconsume/kconsume/engine"
+	"github.com/kconsume/kconsume/plugin/host"
+)
+
+func devCommand() command {
+	return command{name: "dev", usage: "try it out: broker, sample records, handler and engine in one place",
+		description: "Starts an embedded broker, sends sample orders to it and tells line by line what becomes of each.\n" +
+			"--handler takes a handler of yours in place of the sample one. With --topic no samples are sent:\n" +
+			"the broker's address is shown, send your own. It runs until Ctrl-C, drains and exits with 0; a second\n" +
+			"Ctrl-C ends it at once. The broker and all that is in it ends with it.",
+		use: option.Run, action: runDev, defaults: map[string]string{
+			"group": "dev", "topic": dev.DefaultTopic, "retry": "2s,5s",
+			"metrics":   "127.0.0.1:0", // the header shows which port it became
+			"log-level": "warn",        // the story is told on the terminal
+		}}
+}
+
+// devHandlerCommand is how dev starts its sample handler.
+func devHandlerCommand() command {
+	return command{name: dev.HandlerCommand, hidden: true, usage: "the handler of kconsume dev",
+		action: func(_ context.Context, in *invocation) error {
+			dev.ServeHandler(readBuild().Version, in.getenv)
+			return nil
+		}}
+}
+
+func runDev(ctx context.Context, in *invocation) error {
+	if in.opts.Origin("brokers").Source == option.FromFlag {
+		return fail(exitUsage, "flag --brokers has no function here: kconsume dev: it brings its own broker: remove it, or use kconsume run")
+	}
+	ec := engineConfig(in.opts)
+	ec.Brokers = []string{"127.0.0.1:0"} // stands for the embedded one, whose port is not known yet
+	if err := validConfig(ec); err != nil {
+		return err
+	}
+	logger := newLogger(in.opts, in.stderr)
+	limitMemory(in)
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	context.AfterFunc(ctx, stop) // the next signal has its default effect
+
+	ends, err := listen(in)
+	if err != nil {
+		return err
+	}
+	defer ends.close(logger)
+	hc := host.Config{Env: handlerEnv(in, logger), Concurrency: in.opts.Int("concurrency"), Logger: logger}
+	if in.opts.Text("handler") != "" {
+		if hc, err = handlerConfig(in, "", logger); err != nil {
+			return err
+		}
+	}
+	hc.SocketDir = filepath.Join(admin.RuntimeDir(in.getenv), "h"+strconv.Itoa(os.Getpid()))
+	defer os.RemoveAll(hc.SocketDir)
+	registry := newRegistry()
+	ec.Logger, ec.Registerer = logger, registry
+	return dev.Run(ctx, dev.Config{
+		Engine: ec, Host: hc, Out: in.stdout, Getenv: in.getenv,
+		Beside: func(e *engine.Engine, h *host.Host) (metrics string) {
+			ends.serve(&daemon{version: readBuild().Version, started: time.Now(), engine: e, host: h}, registry, logger)
+			if address := ends.metricsAddress(); address != "" {
+				metrics = "http://" + address + "/metrics"
+			}
+			return metrics
+		},
+	})
+}
