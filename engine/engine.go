@@ -56,14 +56,14 @@ func (e *Engine) Run(ctx context.Context) error {
 		e.cfg.Logger.Warn("the drain timeout is shorter than the handler timeout: a stop cuts deliveries off that are then repeated",
 			"drain_timeout", e.cfg.DrainTimeout.String(), "handler_timeout", e.cfg.HandlerTimeout.String())
 	}
-	k := newCluster(e.cfg, append(e.topo.Stages(), e.topo.DLQs()...))
-	defer k.close()
-	if err := e.prepare(ctx, k); err != nil {
+	if err := e.prepare(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
 		return err
 	}
+	k := newCluster(e.cfg, e.topo.Names())
+	defer k.close()
 	d := e.cfg.Deliverer
 	if d == nil {
 		pool := plugin.NewPool(e.cfg.Handler, plugin.PoolConfig{Concurrency: e.cfg.Concurrency})
@@ -99,8 +99,11 @@ const (
 )
 
 // prepare waits for a broker and sees to the topics: those of ours that are
-// missing are made, and what cannot work is refused.
-func (e *Engine) prepare(ctx context.Context, k *cluster) error {
+// missing are made, and what cannot work is refused. It has connections of its
+// own: what they remember of topics that were missing must not last.
+func (e *Engine) prepare(ctx context.Context) error {
+	k := newCluster(e.cfg, e.topo.Names())
+	defer k.close()
 	said := problems{log: e.cfg.Logger, last: map[string]string{}}
 	for wait := reachWaitMin; ; wait = min(reachWaitMax, 2*wait) {
 		err := e.ensureTopics(ctx, k)

@@ -14,6 +14,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
+// devGroup is no other daemon's on this host: status finds those of other users' directories too.
+const devGroup = "kconsume's test, dev.go"
+
 // watched is a kconsume dev whose story is read.
 type watched struct {
 	*process
@@ -23,7 +26,7 @@ type watched struct {
 // watch starts kconsume dev in a process group of its own.
 func (s *shell) watch(t *testing.T, args ...string) *watched {
 	t.Helper()
-	cmd := s.command(append([]string{"dev"}, args...)...)
+	cmd := s.command(append([]string{"dev", "--group", devGroup}, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -101,7 +104,7 @@ func TestDev(t *testing.T) {
 		`text 1006 .*main +1st +cannot be read: .* → DLQ`,
 		`order 1008 .*main +1st +failed: invalid order: .* → DLQ`,
 	)
-	st := decode[daemonStatus](t, s.run(t, "status", "--group", "dev", "-o", "json").stdout)
+	st := decode[daemonStatus](t, s.run(t, "status", "--group", devGroup, "-o", "json").stdout)
 	if st.Handler.Name != "dev-orders" || st.Handler.PID == 0 || st.PID != w.cmd.Process.Pid {
 		t.Errorf("%+v", st)
 	}
