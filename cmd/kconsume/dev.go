@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -52,6 +53,11 @@ func runDev(ctx context.Context, in *invocation) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	context.AfterFunc(ctx, stop) // the next signal has its default effect
+	// A reader that went away, as head does, ends dev as Ctrl-C would: without
+	// this the system would end it at once, sockets left behind.
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, syscall.SIGPIPE)
+	defer signal.Stop(pipe)
 
 	ends, err := listen(in)
 	if err != nil {
@@ -68,7 +74,7 @@ func runDev(ctx context.Context, in *invocation) error {
 	defer os.RemoveAll(hc.SocketDir)
 	registry := newRegistry()
 	ec.Logger, ec.Registerer = logger, registry
-	return dev.Run(ctx, dev.Config{
+	err = dev.Run(ctx, dev.Config{
 		Engine: ec, Host: hc, Out: in.stdout, Getenv: in.getenv,
 		Beside: func(e *engine.Engine, h *host.Host) (metrics string) {
 			ends.serve(&daemon{version: readBuild().Version, started: time.Now(), engine: e, host: h}, registry, logger)
@@ -78,4 +84,8 @@ func runDev(ctx context.Context, in *invocation) error {
 			return metrics
 		},
 	})
+	if errors.Is(err, syscall.EPIPE) {
+		return nil
+	}
+	return err
 }

@@ -184,6 +184,33 @@ func TestDevWithAHandler(t *testing.T) {
 	}
 }
 
+// kconsume dev | head -1
+func TestDevEndsWithItsReader(t *testing.T) {
+	s := newShell(t)
+	cmd := s.command("dev", "--group", devGroup)
+	cmd.Stderr = os.Stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Process.Kill()
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil || !strings.HasPrefix(line, "kconsume dev") {
+		t.Errorf("%q, %v", line, err)
+	}
+	if err := stdout.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(s.dir + "/kconsume"); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
+
 func TestDevRefuses(t *testing.T) {
 	tests := []struct {
 		args []string

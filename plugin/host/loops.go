@@ -95,7 +95,7 @@ func (p *process) watch(h *Host) {
 		switch missed := seq - 1 - p.echoed.Load(); {
 		case late != "":
 			p.fail(fmt.Errorf("%w: no answer for %s past every deadline", errHung, late))
-		case missed >= 9999999 && !p.hello.BeatsMayWait && !p.silent.Load():
+		case missed >= missedBeats && !p.hello.BeatsMayWait && !p.silent.Load():
 			p.fail(fmt.Errorf("%w: %d heartbeats without an echo", errHung, missed))
 		}
 		p.control.SendMsg(&wire.Beat{Seq: seq}) // listen gets the error

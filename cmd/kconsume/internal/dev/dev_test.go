@@ -55,6 +55,14 @@ func (w *transcriptWriter) String() string {
 	return w.text.String()
 }
 
+// take returns the text and forgets it.
+func (w *transcriptWriter) take() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	defer w.text.Reset()
+	return w.text.String()
+}
+
 // hang is when a test gives up on a text that does not come.
 const hang = time.Minute
 

@@ -269,18 +269,17 @@ func TestNarratorCopiesWhatItKeepsOfAKey(t *testing.T) {
 func TestNarratorTellsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, done, ended := newNarrator(), make(chan struct{}), make(chan error)
-		var out strings.Builder
+		out := newTranscript()
 		go func() {
-			ended <- n.run(done, newView(storyLabels), &out, func() layout { return layout{stage: 8} })
+			ended <- n.run(done, newView(storyLabels), out, func() layout { return layout{stage: 8} })
 		}()
 		told := func(after time.Duration, want string) {
 			t.Helper()
 			time.Sleep(after)
 			synctest.Wait()
-			if got := out.String(); (want == "") != (got == "") || !strings.Contains(got, want) {
+			if got := out.take(); (want == "") != (got == "") || !strings.Contains(got, want) {
 				t.Errorf("told %q, want %q", got, want)
 			}
-			out.Reset()
 		}
 		begin := step(0, engine.EventDelivered, 0)
 		begin.At = time.Now()
