@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/kconsume/kconsume/engine/topics"
 	"github.com/segmentio/kafka-go"
 )
 
@@ -16,7 +17,7 @@ type cluster struct {
 	addr      net.Addr
 	brokers   []string
 	clientID  string
-	transport *kafka.Transport
+	transport *router
 	client    *kafka.Client
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -39,7 +40,7 @@ func newCluster(c Config, topics []string) *cluster {
 		}
 		return &boundConn{Conn: conn}, nil
 	}
-	k.transport = k.newTransport(topics)
+	k.transport = newRouter(topics, k.newTransport)
 	k.client = &kafka.Client{Addr: k.addr, Transport: k.transport, Timeout: requestTimeout}
 	return k
 }
@@ -56,50 +57,45 @@ func (k *cluster) close() { k.transport.CloseIdleConnections() }
 // layout says who leads which partition. A leader of −1 is nobody, for now.
 type layout map[string][]int32
 
-func (k *cluster) layout(ctx context.Context, topics []string) (layout, error) {
+// layout asks a broker itself for topics, and for the identities of those that
+// it tells. A topic that is unknown or not allowed is left out: nobody leads it.
+func (k *cluster) layout(ctx context.Context, names []string) (layout, map[string]topics.ID, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	res, err := k.client.Metadata(ctx, &kafka.MetadataRequest{Topics: topics})
+	all, err := topics.Layouts(ctx, k.client, names)
 	if err != nil {
-		return nil, fmt.Errorf("read metadata: %w", err)
+		return nil, nil, fmt.Errorf("read metadata: %w", err)
 	}
-	l := layout{}
-	for _, t := range res.Topics {
-		if t.Error != nil {
-			continue // unknown or not allowed: nobody leads it
+	l, ids := layout{}, map[string]topics.ID{}
+	for name, t := range all {
+		l[name] = t.Leaders
+		if t.ID != (topics.ID{}) {
+			ids[name] = t.ID
 		}
-		leaders := make([]int32, len(t.Partitions))
-		for i := range leaders {
-			leaders[i] = -1
-		}
-		for _, p := range t.Partitions {
-			if p.ID < len(leaders) && p.Leader.Host != "" {
-				leaders[p.ID] = int32(p.Leader.ID)
-			}
-		}
-		l[t.Name] = leaders
 	}
-	return l, nil
+	return l, ids, nil
+}
+
+// beside gives f a client that knows some topics, which may be others than the
+// cluster's own, on connections of its own.
+func (k *cluster) beside(topics []string, f func(*kafka.Client) error) error {
+	tr := k.newTransport(topics)
+	defer tr.CloseIdleConnections()
+	return f(&kafka.Client{Addr: k.addr, Transport: tr, Timeout: requestTimeout})
 }
 
 // counts is how many partitions each of the topics has; a topic that does not
-// exist is left out. It asks anew, beside the transport's own view: the topics
-// of other members are among them.
+// exist is left out. The topics of other members are among them.
 func (k *cluster) counts(topics []string) (map[string]int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
-	tr := k.newTransport(topics)
-	defer tr.CloseIdleConnections()
-	client := &kafka.Client{Addr: k.addr, Transport: tr, Timeout: requestTimeout}
-	res, err := client.Metadata(ctx, &kafka.MetadataRequest{Topics: topics})
+	l, _, err := k.layout(ctx, topics)
 	if err != nil {
-		return nil, fmt.Errorf("read the topics' partitions: %w", err)
+		return nil, fmt.Errorf("count partitions: %w", err)
 	}
 	n := map[string]int{}
-	for _, t := range res.Topics {
-		if t.Error == nil {
-			n[t.Name] = len(t.Partitions)
-		}
+	for topic, leaders := range l {
+		n[topic] = len(leaders)
 	}
 	return n, nil
 }

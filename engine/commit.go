@@ -39,7 +39,7 @@ func (l *loop) commit(now time.Time) bool {
 	l.nextCommit = now.Add(l.cfg.CommitInterval)
 	o := offsets{}
 	for p := range l.owned {
-		if at := p.track.committable(); at > p.committed {
+		if at := p.track.committable(); at > p.committed && !p.anew {
 			o.set(p.stage.Topic, p.lane.id, at)
 		}
 	}

@@ -43,6 +43,18 @@ const (
 	OffsetFail     OffsetPolicy = "fail" // only for OffsetLost
 )
 
+// OversizePolicy says what becomes of a record that the broker refuses, by
+// itself and without our diagnostics, as too large for a topic.
+type OversizePolicy string
+
+const (
+	// OversizeStop: nothing new of its partition is handled until the topic
+	// takes it.
+	OversizeStop OversizePolicy = "stop"
+	// OversizePointer: a small record that names it goes to the DLQ in its place.
+	OversizePointer OversizePolicy = "pointer"
+)
+
 // Config is what an engine needs. Brokers, Group, Topics and one of Handler and
 // Deliverer must be given; every zero value stands for the default named.
 type Config struct {
@@ -99,6 +111,13 @@ type Config struct {
 	WriteBackoffMax time.Duration // 0 = 1s
 	WriteTimeout    time.Duration // 0 = 10s
 	ReadTimeout     time.Duration // 0 = 10s
+
+	// Emit are the topics that a handler may emit to, and what becomes of a
+	// record that cannot be sent. Outbox records count towards MaxBuffer; the
+	// others may take a quarter of it besides.
+	Emit map[string]EmitPolicy
+	// Oversize is what becomes of a record that is too large for a topic.
+	Oversize OversizePolicy // "" = stop
 
 	// ExitIfUnreachable ends Run with an error of class "unreachable" when no
 	// broker answers at the start, rather than waiting for one.
@@ -173,6 +192,7 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.WriteBackoffMax, time.Second)
 	orDefault(&c.WriteTimeout, 10*time.Second)
 	orDefault(&c.ReadTimeout, 10*time.Second)
+	orDefault(&c.Oversize, OversizeStop)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -219,6 +239,12 @@ func (c Config) Validate() error {
 		return configError("start %q: earliest, latest, or a time", d.Start)
 	case d.OffsetLost != OffsetEarliest && d.OffsetLost != OffsetLatest && d.OffsetLost != OffsetFail:
 		return configError("offset lost %q: one of earliest, latest, fail", d.OffsetLost)
+	case d.Oversize != OversizeStop && d.Oversize != OversizePointer:
+		return configError("oversize %q: one of stop, pointer", d.Oversize)
+	case d.WriteAttempts < 1:
+		return configError("write attempts %d: at least 1", d.WriteAttempts)
+	case d.WriteBackoffMin > d.WriteBackoffMax:
+		return configError("write backoff %v at least and %v at most: make the first the shorter one", d.WriteBackoffMin, d.WriteBackoffMax)
 	case d.HeartbeatInterval >= d.SessionTimeout:
 		return configError("heartbeat interval %v is not shorter than the session timeout %v", d.HeartbeatInterval, d.SessionTimeout)
 	}
@@ -227,8 +253,11 @@ func (c Config) Validate() error {
 			return configError("broker %q: want host:port", b)
 		}
 	}
-	_, err := c.Topology()
-	return err
+	t, err := c.Topology()
+	if err != nil {
+		return err
+	}
+	return d.checkEmit(t)
 }
 
 // ClassOf is the class of an engine's error, "" for any other error.

@@ -143,11 +143,11 @@ func (l *loop) dispatch(now time.Time) {
 	window := l.pace.window
 	for len(l.turns) > 0 && l.inFlight < window && (l.inFlight < l.cfg.Concurrency || l.flyBytes < maxAheadBytes) {
 		p := l.turns[0]
-		for n := 0; n < turn && p.ready.len() > 0 && l.inFlight < window; n++ {
+		for n := 0; n < turn && p.ready.len() > 0 && l.inFlight < window && !p.holdsBack(); n++ {
 			batch = l.send(batch, p, p.ready.pop(), now)
 		}
 		l.turns = l.turns[1:]
-		if p.queued = p.ready.len() > 0; p.queued {
+		if p.queued = p.ready.len() > 0 && !p.holdsBack(); p.queued {
 			l.turns = append(l.turns, p)
 		}
 	}
@@ -155,6 +155,14 @@ func (l *loop) dispatch(now time.Time) {
 		l.turns = nil
 	}
 	l.handOver(batch)
+}
+
+// resume gives a partition that held back its turn again.
+func (l *loop) resume(p *partition) {
+	if !p.gone && !p.queued && p.ready.len() > 0 && !p.holdsBack() {
+		p.queued = true
+		l.turns = append(l.turns, p)
+	}
 }
 
 func (l *loop) handOver(batch []plugin.Delivery) {
@@ -257,15 +265,15 @@ func (l *loop) decided(p *partition, slot uint64, v *plugin.Verdict, handler str
 	if it.meta != nil {
 		failed = it.meta.failed
 	}
+	if v.Class == plugin.ClassAck && len(v.Emitted) > 0 {
+		if v = l.cfg.allow(v); v.Class == plugin.ClassAck {
+			l.emit(p, slot, v, handler, now)
+			return
+		}
+	}
 	d := p.lane.line.policy.decide(failed, v, now)
 	if d.route == routeSettle {
-		outcome, kind := metrics.OutcomeAck, EventAcked
-		if d.dropped {
-			outcome, kind = metrics.OutcomeDrop, EventDropped
-		}
-		p.handled[outcome].Inc()
-		l.tell(p, slot, kind, now.UnixMilli(), v)
-		l.settle(p, slot)
+		l.done(p, slot, d.dropped, v, now)
 		return
 	}
 	m := p.history(it)
@@ -275,6 +283,17 @@ func (l *loop) decided(p *partition, slot uint64, v *plugin.Verdict, handler str
 		f.to = p.lane.line.policy.tiers[d.tier].Topic
 	}
 	l.forward(f)
+}
+
+// done settles a record that the handler is done with.
+func (l *loop) done(p *partition, slot uint64, dropped bool, v *plugin.Verdict, now time.Time) {
+	outcome, kind := metrics.OutcomeAck, EventAcked
+	if dropped {
+		outcome, kind = metrics.OutcomeDrop, EventDropped
+	}
+	p.handled[outcome].Inc()
+	l.tell(p, slot, kind, now.UnixMilli(), v)
+	l.settle(p, slot)
 }
 
 // settle says that nothing more is to be done about a record.

@@ -44,6 +44,11 @@ func New(c Config) (*Engine, error) {
 	for _, l := range topo.Lines {
 		e.met.DeadLetters.WithLabelValues(l.DLQ)
 	}
+	for topic := range c.Emit {
+		e.met.Emitted.WithLabelValues(topic)
+		e.met.EmitLost.WithLabelValues(topic, lostOverflow)
+		e.met.EmitLost.WithLabelValues(topic, lostExit)
+	}
 	return e, nil
 }
 
@@ -102,7 +107,7 @@ const (
 // missing are made, and what cannot work is refused. It has connections of its
 // own: what they remember of topics that were missing must not last.
 func (e *Engine) prepare(ctx context.Context) error {
-	k := newCluster(e.cfg, e.topo.Names())
+	k := newCluster(e.cfg, append(e.topo.Names(), e.cfg.emitTopics()...))
 	defer k.close()
 	said := problems{log: e.cfg.Logger, last: map[string]string{}}
 	for wait := reachWaitMin; ; wait = min(reachWaitMax, 2*wait) {

@@ -226,17 +226,23 @@ func (l *loop) offsetLost(p *partition, part *fetch.Part) {
 		return
 	}
 	l.log.Error(text, "going_on_from", string(policy))
+	l.relocate(p, policy)
+}
+
+// relocate finds out where a partition goes on under a policy.
+func (l *loop) relocate(p *partition, policy OffsetPolicy) {
 	p.pauseTo = time.Now().Add(requestTimeout) // until the answer
-	topic, id := p.stage.Topic, int(p.lane.id)
+	topic, id, from := p.stage.Topic, int(p.lane.id), p.position
 	l.task(func(ctx context.Context) event {
 		offset, err := l.cluster.listOffset(ctx, topic, id, policy, time.Time{})
-		return &relocated{p: p, from: part.Offset, offset: offset, err: err}
+		return &relocated{p: p, policy: policy, from: from, offset: offset, err: err}
 	})
 }
 
 // relocated is where a partition whose position was lost goes on.
 type relocated struct {
 	p            *partition
+	policy       OffsetPolicy
 	from, offset int64
 	err          error
 }
@@ -246,13 +252,17 @@ func (r *relocated) apply(l *loop) {
 	if p.gone || p.position != r.from {
 		return
 	}
-	p.pauseTo = time.Now().Add(time.Second)
 	if r.err != nil {
 		l.setPartProblem(p, r.err.Error())
+		if p.anew {
+			l.relocate(p, r.policy) // no fetch would bring it here again
+			return
+		}
+		p.pauseTo = time.Now().Add(time.Second)
 		return
 	}
 	p.pauseTo = time.Time{}
-	if r.offset > p.position { // retention passed us by: the gap counts as settled
+	if r.offset > p.position && !p.anew { // retention passed us by: the gap counts as settled
 		p.position = r.offset
 		p.track.advance(r.offset)
 		return
@@ -264,83 +274,4 @@ func (r *relocated) apply(l *loop) {
 	l.addPartition(so, p.lane.id, -1, r.offset)
 	l.shares()
 	l.lead()
-}
-
-// Metadata is asked for when a leader is not known or has moved, and now and
-// then to see a topic grow.
-const (
-	layoutEvery = 30 * time.Second
-	layoutPause = 250 * time.Millisecond
-)
-
-func (l *loop) askLayout() { l.nextAsk = time.Time{} }
-
-// planLayout asks for metadata when it is time, and returns when that is.
-func (l *loop) planLayout(now time.Time) time.Time {
-	if l.asking || l.gen == nil {
-		return time.Time{}
-	}
-	at := l.nextAsk
-	if soonest := l.layoutAt.Add(layoutPause); at.Before(soonest) {
-		at = soonest
-	}
-	if now.Before(at) {
-		return at
-	}
-	l.asking, l.layoutAt, l.nextAsk = true, now, now.Add(layoutEvery)
-	topics := l.topo.Stages()
-	l.task(func(ctx context.Context) event {
-		lay, err := l.cluster.layout(ctx, topics)
-		return &laidOut{lay, err}
-	})
-	return time.Time{}
-}
-
-// laidOut is the answer to a request for metadata.
-type laidOut struct {
-	layout layout
-	err    error
-}
-
-func (o *laidOut) apply(l *loop) {
-	l.asking = false
-	if o.err != nil {
-		l.problems.set("metadata", o.err.Error())
-		l.askLayout()
-		return
-	}
-	l.problems.set("metadata", "")
-	grown := l.layout != nil && grew(l.layout, o.layout)
-	l.layout = o.layout
-	l.lead()
-	if grown && l.gen != nil {
-		l.gen.rejoin("a topic has more partitions than before")
-	}
-}
-
-// lead sets the leaders of the partitions that have none, or another than the
-// metadata says.
-func (l *loop) lead() {
-	for p := range l.owned {
-		if p.fetching {
-			continue
-		}
-		p.leader = -1
-		if leaders := l.layout[p.stage.Topic]; int(p.lane.id) < len(leaders) {
-			p.leader = leaders[p.lane.id]
-		}
-		if p.leader < 0 {
-			l.askLayout()
-		}
-	}
-}
-
-// grew reports whether a topic has more partitions than it had.
-func grew(before, after layout) bool {
-	for topic, leaders := range after {
-		if old, known := before[topic]; known && len(leaders) > len(old) {
-			return true
-		}
-	}
-	return false
 }

@@ -30,12 +30,13 @@ func (g *gate) pop(now int64) (w waiting, ok bool) {
 	return heap.Pop(&g.h).(waiting), true
 }
 
-// takeBelow removes and returns the waiting slots below a limit.
-func (g *gate) takeBelow(limit uint64) []uint64 {
+// takeBelow removes and returns the waiting slots below a limit that are due
+// from a time on.
+func (g *gate) takeBelow(limit uint64, from int64) []uint64 {
 	var taken []uint64
 	kept := g.h[:0]
 	for _, w := range g.h {
-		if w.slot < limit {
+		if w.slot < limit && w.due >= from {
 			taken = append(taken, w.slot)
 		} else {
 			kept = append(kept, w)

@@ -44,7 +44,8 @@ type loop struct {
 	gen     *generation // nil between two generations
 	lastGen *generation // the latest, also when it has ended
 	ending  *ending     // gen has ended and is being closed
-	drain   *draining   // the engine is stopping
+	frozen  frozen
+	drain   *draining // the engine is stopping
 	stopped bool
 
 	lines   map[string]*line   // by main topic
@@ -67,8 +68,10 @@ type loop struct {
 	nextAsk  time.Time
 	rotation int
 
-	sinks   map[topicPartition]*sink
+	sinks   map[sinkID]*sink
 	writers *writers
+	loose   int                  // bytes emitted that no source waits for
+	lostAt  map[string]time.Time // by emitted topic, while records are being lost
 
 	committing bool
 	nextCommit time.Time
@@ -105,7 +108,7 @@ func newLoop(c Config, topo *topology.Topology, k *cluster, d Deliverer, m *metr
 		events: make(chan event, 64), state: StateJoining, since: time.Now(),
 		lines: map[string]*line{}, stages: map[string]stageOf{}, lanes: map[laneID]*lane{},
 		byTopic: map[topicPartition]*partition{}, late: map[uint64]lateCall{},
-		leaders: map[int32]*leader{}, sinks: map[topicPartition]*sink{}, writers: newWriters(c, k),
+		leaders: map[int32]*leader{}, sinks: map[sinkID]*sink{}, lostAt: map[string]time.Time{}, writers: newWriters(c, k),
 		pace: newPace(c.Concurrency), problems: problems{log: c.Logger, last: map[string]string{}},
 	}
 	for _, tl := range topo.Lines {
@@ -133,7 +136,9 @@ func (l *loop) run(stop context.Context) {
 		l.cancel()
 		close(l.over)
 		l.tasks.Wait()
+		l.loseRest()
 		l.writers.close()
+		l.writers.count(l.met)
 	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -171,11 +176,14 @@ func (l *loop) takePending() {
 // step does everything that can be done now and returns how long there is
 // nothing to do unless something happens.
 func (l *loop) step(now time.Time) time.Duration {
-	l.release(now)
-	l.dispatch(now)
-	wake := earliest{now: now, at: now.Add(time.Second)}
-	wake.add(l.lastDue)
-	wake.add(l.pumpSinks(now))
+	wake := earliest{now: now, at: now.Add(turnEvery)}
+	wake.add(l.stepFrozen(now))
+	if !l.frozen.suspect {
+		l.release(now)
+		l.dispatch(now)
+		wake.add(l.lastDue)
+		wake.add(l.pumpSinks(now))
+	}
 	wake.add(l.planFetches(now))
 	wake.add(l.planCommit(now))
 	wake.add(l.stepEnding(now))
@@ -183,6 +191,7 @@ func (l *loop) step(now time.Time) time.Duration {
 	wake.add(l.planLayout(now))
 	if !now.Before(l.nextGauges) {
 		l.settleBusy()
+		l.unclog(now)
 		l.setGauges()
 		l.nextGauges = now.Add(time.Second)
 	}
@@ -268,7 +277,7 @@ func (l *loop) dropPartition(p *partition) {
 	l.held -= p.held
 	p.held = 0
 	p.outbox = nil
-	l.dropGone()
+	l.dropUnwanted()
 	p.lane.keys.forget()
 	var cancel []uint64
 	for s := p.track.head; s < p.track.tail; s++ {
@@ -368,6 +377,9 @@ func (p *problems) set(what, text string) {
 	p.last[what] = text
 	p.log.Warn(text, "what", what)
 }
+
+// forget drops the problem of a thing that is there no more.
+func (p *problems) forget(what string) { delete(p.last, what) }
 
 // any is one of the problems, "" if there is none.
 func (p *problems) any() string {

@@ -10,6 +10,7 @@ type started struct{ gen *generation }
 func (s *started) apply(l *loop) {
 	before := l.lastGen
 	l.gen, l.lastGen, l.ending = s.gen, s.gen, nil
+	l.frozen.suspect = false // a generation just joined is ours
 	l.met.Generations.Inc()
 	follows := before != nil && before.member == s.gen.member && (s.gen.id == before.id || s.gen.id == before.id+1)
 	for p := range l.owned {
@@ -119,7 +120,7 @@ func (l *loop) quiet() bool {
 		return false
 	}
 	for _, s := range l.sinks {
-		if s.busy || len(s.queue) > 0 {
+		if s.holdsUp() {
 			return false
 		}
 	}
@@ -158,19 +159,34 @@ func (l *loop) beginDrain() {
 		for n := p.ready.len(); n > 0; n-- {
 			l.makeReady(p, p.ready.pop()) // what lies beyond the limit gives its key up
 		}
-		l.displace(p)
+		l.displace(p, time.Time{})
 	}
 }
 
 // displace writes the waiting records that have settled ones behind them to the
 // end of their tier again, due as before: a commit can then pass them, and a
-// clean stop repeats nothing.
-func (l *loop) displace(p *partition) {
-	for _, slot := range p.gate.takeBelow(p.limit) {
-		if !p.track.open(slot) {
-			continue
-		}
+// clean stop repeats nothing. Those due before a time stay.
+func (l *loop) displace(p *partition, after time.Time) {
+	for _, slot := range p.gate.takeBelow(p.limit, after.UnixMilli()) {
 		l.forward(&forward{p: p, slot: slot, meta: p.history(p.track.at(slot)), to: p.stage.Topic, displaced: true})
+	}
+}
+
+// worthDisplacing is how long a record must still wait to be written again.
+const worthDisplacing = time.Second
+
+// unclog displaces what waits long in a tier that is full, where something
+// behind it is settled: else neither the commit nor the reading goes on, and a
+// record further back comes late though its time has come.
+func (l *loop) unclog(now time.Time) {
+	if !l.running() {
+		return
+	}
+	for p := range l.owned {
+		if p.stage.Delay > 0 && p.held*2 > p.share {
+			p.limit = p.begun()
+			l.displace(p, now.Add(worthDisplacing))
+		}
 	}
 }
 
@@ -181,7 +197,7 @@ func (l *loop) stepDrain(now time.Time) time.Time {
 	if d == nil || l.stopped || l.ending != nil {
 		return time.Time{}
 	}
-	if !d.cut && !l.quiet() {
+	if !d.cut && !(l.quiet() && l.loose == 0) {
 		if now.Before(d.until) {
 			return d.until
 		}

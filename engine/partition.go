@@ -91,17 +91,25 @@ type partition struct {
 	fetching  bool
 	pauseTo   time.Time // no fetch before: the last one failed
 	problem   string    // why it does not go on
+	anew      bool      // its topic was made anew: no commit until it begins again
 
-	queued bool       // stands in the loop's turn list
-	limit  uint64     // while draining: slots from here on are left to the next owner
-	gone   bool       // lost: answers are dropped, nothing is committed
-	outbox []*forward // decided while no generation was there to own them
+	queued bool     // stands in the loop's turn list
+	limit  uint64   // while draining: slots from here on are left to the next owner
+	gone   bool     // lost: answers are dropped, nothing is committed
+	outbox []parcel // decided while no generation was there to own them
+	owed   int      // bytes emitted that its records wait for
+	parked int      // records too large for their topic: nothing new is handled
+	stuck  string   // what is to be done about them
 
 	lateness prometheus.Observer
 	handled  map[metrics.Outcome]prometheus.Counter
 }
 
 func (p *partition) room() int { return p.share - p.held }
+
+// holdsBack reports that nothing new of it is to be handled: what was emitted
+// takes up half its share, or a record is too large for its topic.
+func (p *partition) holdsBack() bool { return p.parked > 0 || p.owed*2 > p.share }
 
 // fifo is a queue of slots.
 type fifo struct {
@@ -210,6 +218,15 @@ func (p *partition) message(it *item) plugin.Message {
 		m.Attempt = it.meta.failed + 1
 	}
 	return m
+}
+
+// policy is the line's, for a leftover tier without the tiers up to its delay.
+func (p *partition) policy() policy {
+	pol := p.lane.line.policy
+	if p.stage.Leftover {
+		pol.after = p.stage.Delay
+	}
+	return pol
 }
 
 // history is the item's meta, made up for a record that has none yet.

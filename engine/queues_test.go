@@ -77,7 +77,7 @@ func TestGateInDueOrder(t *testing.T) {
 	if due, ok := g.next(); !ok || due != 30 {
 		t.Fatalf("next due %d", due)
 	}
-	if taken := g.takeBelow(1); len(taken) != 1 || g.len() != 0 {
+	if taken := g.takeBelow(1, 0); len(taken) != 1 || g.len() != 0 {
 		t.Fatalf("took %v, %d left", taken, g.len())
 	}
 }

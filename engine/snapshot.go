@@ -1,12 +1,18 @@
 package engine
 
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
 // query asks the loop for a snapshot.
 type query struct{ reply chan Status }
 
 func (q *query) apply(l *loop) { q.reply <- l.snapshot() }
 
 func (l *loop) snapshot() Status {
-	s := Status{State: l.state, Since: l.since, Group: l.cfg.Group, InFlight: l.inFlight, Buffered: l.held, Problem: l.problems.any()}
+	s := Status{State: l.state, Since: l.since, Group: l.cfg.Group, InFlight: l.inFlight, Buffered: l.held, EmitBuffered: l.loose, Problem: l.problems.any()}
 	if l.gen != nil {
 		s.Member, s.Generation = l.gen.member, l.gen.id
 	}
@@ -21,7 +27,22 @@ func (l *loop) snapshot() Status {
 			s.Stages = append(s.Stages, one)
 		}
 	}
+	for _, k := range l.sinks {
+		if k.failure.kind != "" {
+			s.Writes = append(s.Writes, k.status())
+		}
+	}
+	slices.SortFunc(s.Writes, func(a, b WriteStatus) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Reason, b.Reason))
+	})
 	return s
+}
+
+func (s *sink) status() WriteStatus {
+	return WriteStatus{
+		Topic: s.topic, Partition: s.partition, Waiting: len(s.queue) + len(s.batch),
+		Kind: string(s.failure.kind), Reason: s.failure.reason,
+	}
 }
 
 func (s *StageStatus) add(p PartitionStatus) {
@@ -37,7 +58,7 @@ func (p *PartitionStatus) lag() int64 { return max(0, p.HighWatermark-max(0, p.C
 func (p *partition) status() PartitionStatus {
 	s := PartitionStatus{
 		Partition: p.lane.id, Committed: p.committed, Position: p.position, HighWatermark: p.high,
-		Waiting: p.gate.len(), InFlight: p.flying, Problem: p.problem,
+		Waiting: p.gate.len(), InFlight: p.flying, Problem: orText(p.stuck, p.problem),
 	}
 	if due, ok := p.gate.next(); ok {
 		s.NextDue = msTime(due)
@@ -49,6 +70,9 @@ func (p *partition) status() PartitionStatus {
 func (l *loop) setGauges() {
 	l.met.InFlight.Set(float64(l.inFlight))
 	l.met.Buffered.Set(float64(l.held))
+	l.met.EmitBuffer.Set(float64(l.loose))
+	l.writers.count(l.met)
+	l.endLosses(time.Now())
 	for _, s := range l.snapshot().Stages {
 		if s.Stage != stageMain && s.Stage != stageReplay {
 			l.met.Waiting.WithLabelValues(s.Of, s.Stage).Set(float64(s.Waiting))

@@ -24,6 +24,18 @@ type Status struct {
 	Stages     []StageStatus `json:"stages"`
 	InFlight   int           `json:"in_flight"`    // deliveries not yet answered
 	Buffered   int           `json:"buffer_bytes"` // bytes fetched and not settled
+	// EmitBuffered are the bytes of emitted records that wait in memory alone.
+	EmitBuffered int           `json:"emit_buffer_bytes"`
+	Writes       []WriteStatus `json:"writes,omitempty"` // those that fail
+}
+
+// WriteStatus is a partition to which writes fail at present.
+type WriteStatus struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"` // −1 = not known: the topic is not there
+	Waiting   int    `json:"waiting"`   // records
+	Kind      string `json:"kind"`      // "temporary", "configuration", "cluster"
+	Reason    string `json:"reason"`
 }
 
 // StageStatus sums up the partitions of one stage that this member owns.

@@ -45,8 +45,20 @@ func (e *exchange) Required(versions map[protocol.ApiKey]int16) bool {
 	return true
 }
 
+// selfEncoded is a request of a version that kafka-go does not know.
+type selfEncoded interface {
+	exchange(rw io.ReadWriter, clientID string) (protocol.Message, error)
+}
+
 // RawExchange sends the request alone on its connection, so any correlation id will do.
 func (e *exchange) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
+	if own, ok := e.Message.(selfEncoded); ok {
+		res, err := own.exchange(rw, e.clientID)
+		if err != nil {
+			return nil, err
+		}
+		return answer{res}, nil
+	}
 	res, err := protocol.RoundTrip(rw, e.version, 1, e.clientID, e.Message)
 	if err != nil {
 		return nil, err
@@ -63,16 +75,25 @@ func send[R protocol.Message](ctx context.Context, c *kafka.Client, broker int32
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var none R
-	transport, clientID := c.Transport, ""
+	transport := c.Transport
 	if transport == nil {
 		transport = kafka.DefaultTransport
 	}
-	if t, ok := transport.(*kafka.Transport); ok {
-		clientID = t.ClientID
-	}
+	clientID := ClientID(transport)
 	res, err := transport.RoundTrip(ctx, c.Addr, &exchange{Message: req, broker: broker, clientID: clientID})
 	if err != nil {
 		return none, unreachable(c.Addr, err)
 	}
 	return res.(answer).Message.(R), nil
+}
+
+// ClientID is the name under which a transport's requests go out.
+func ClientID(transport kafka.RoundTripper) string {
+	switch t := transport.(type) {
+	case *kafka.Transport:
+		return t.ClientID
+	case interface{ Current() *kafka.Transport }:
+		return t.Current().ClientID
+	}
+	return ""
 }

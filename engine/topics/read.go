@@ -15,14 +15,21 @@ import (
 // It never creates a topic. Errors are of type *Error, several of them joined.
 func Read(ctx context.Context, c *kafka.Client, t *topology.Topology) (topology.Actual, error) {
 	a := topology.Actual{Topics: map[string]topology.Topic{}}
-	all, err := describe(ctx, c, anyBroker, nil)
+	names, err := Names(ctx, c)
 	if err != nil {
 		return a, err
 	}
-	for _, topic := range all.Topics {
-		a.Names = append(a.Names, topic.Name)
-	}
-	// The list above leaves out what we may not see; asked by name a broker says so.
+	a.Names = names
+	named, err := ReadNamed(ctx, c, t)
+	a.Topics = named.Topics
+	return a, err
+}
+
+// ReadNamed is Read without the names of all other topics, of which a cluster
+// may have tens of thousands.
+func ReadNamed(ctx context.Context, c *kafka.Client, t *topology.Topology) (topology.Actual, error) {
+	a := topology.Actual{Topics: map[string]topology.Topic{}}
+	// A list of all topics leaves out what we may not see; asked by name a broker says so.
 	named, err := describe(ctx, c, anyBroker, t.Names())
 	if err != nil {
 		return a, err
@@ -41,6 +48,19 @@ func Read(ctx context.Context, c *kafka.Client, t *topology.Topology) (topology.
 		return a, errors.Join(errs...)
 	}
 	return a, configs(ctx, c, a.Topics)
+}
+
+// Names are all topics of a cluster, as far as we may see them.
+func Names(ctx context.Context, c *kafka.Client) ([]string, error) {
+	all, err := describe(ctx, c, anyBroker, nil)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, topic := range all.Topics {
+		names = append(names, topic.Name)
+	}
+	return names, nil
 }
 
 // describe asks one broker what it knows of topics, nil for all of them.

@@ -79,9 +79,30 @@ type Change struct {
 // while there are problems.
 type Plan struct {
 	Changes  []Change
-	Problems []error  // each one line: what, where, and the command that mends it
+	Problems []error  // of type *Problem
 	Warnings []string // one line each: it works, but not as well as it should
 }
+
+// Problem is why a topic cannot work. Its text is one line: what, where, and
+// the command that mends it.
+type Problem struct {
+	Topic string
+	Kind  ProblemKind
+	text  string
+}
+
+func (p *Problem) Error() string { return p.text }
+
+// ProblemKind is the bounded word for a Problem.
+type ProblemKind string
+
+const (
+	Missing   ProblemKind = "missing"
+	NameTaken ProblemKind = "name_taken" // another topic's name differs in . and _ only
+	Compacted ProblemKind = "compacted"
+	Retention ProblemKind = "retention" // shorter than the delay
+	TooFew    ProblemKind = "partitions"
+)
 
 // beside is a topic beside a main topic.
 type beside struct {
@@ -101,14 +122,20 @@ func (l *Line) beside() []beside {
 	return append(bs, beside{name: l.DLQ, role: "dlq", flag: "--dlq-topic"})
 }
 
+// Beside are the topics beside the main one: tiers, replay and DLQ.
+func (l *Line) Beside() []string {
+	var names []string
+	for _, b := range l.beside() {
+		names = append(names, b.name)
+	}
+	return names
+}
+
 // Names are every topic of the topology, main topics included.
 func (t *Topology) Names() []string {
 	var names []string
 	for _, l := range t.Lines {
-		names = append(names, l.Topic)
-		for _, b := range l.beside() {
-			names = append(names, b.name)
-		}
+		names = append(append(names, l.Topic), l.Beside()...)
 	}
 	return names
 }
@@ -133,8 +160,9 @@ func (t *Topology) Plan(a Actual, p Policy) Plan {
 	return pl.plan
 }
 
-func (p *planner) problem(format string, args ...any) {
-	p.plan.Problems = append(p.plan.Problems, fmt.Errorf(format, args...))
+func (p *planner) problem(topic string, kind ProblemKind, format string, args ...any) {
+	text := "topic " + topic + ": " + fmt.Sprintf(format, args...)
+	p.plan.Problems = append(p.plan.Problems, &Problem{topic, kind, text})
 }
 
 func (p *planner) warn(format string, args ...any) {
@@ -148,7 +176,7 @@ func (p *planner) line(l *Line) {
 		if other, taken := p.folded[Fold(l.Topic)]; taken {
 			hint = fmt.Sprintf(" (%s exists)", other)
 		}
-		p.problem("topic %s: the main topic does not exist%s and is never created by kconsume: %s", l.Topic, hint,
+		p.problem(l.Topic, Missing, "the main topic does not exist%s and is never created by kconsume: %s", hint,
 			p.command("kafka-topics.sh", "--create --topic %s --partitions N", l.Topic))
 		return
 	}
@@ -169,8 +197,8 @@ func (p *planner) missing(l *Line, b beside, main Topic) {
 		if b.flag != "" {
 			rename = "change " + b.flag + ", or "
 		}
-		p.problem("topic %s: Kafka cannot create it beside %s, whose name differs in . and _ only: %sremove the other if nobody needs it: %s",
-			b.name, other, rename, p.command("kafka-topics.sh", "--delete --topic %s", other))
+		p.problem(b.name, NameTaken, "Kafka cannot create it beside %s, whose name differs in . and _ only: %sremove the other if nobody needs it: %s",
+			other, rename, p.command("kafka-topics.sh", "--delete --topic %s", other))
 		return
 	}
 	c := Change{
@@ -179,7 +207,7 @@ func (p *planner) missing(l *Line, b beside, main Topic) {
 		Configs: p.settings(b, main),
 	}
 	if !p.policy.Create {
-		p.problem("topic %s: it does not exist and --create-topics is off: kconsume topics apply, or %s", b.name, p.createCommand(c))
+		p.problem(b.name, Missing, "it does not exist and --create-topics is off: kconsume topics apply, or %s", p.createCommand(c))
 		return
 	}
 	p.plan.Changes = append(p.plan.Changes, c)
@@ -188,10 +216,10 @@ func (p *planner) missing(l *Line, b beside, main Topic) {
 // existing holds a topic against what its role needs.
 func (p *planner) existing(l *Line, b beside, main, have Topic) {
 	if policy := have.Configs[CleanupPolicy]; slices.Contains(strings.Split(policy, ","), "compact") {
-		p.problem("topic %s: %s=%s would lose records that wait under one key: %s", b.name, CleanupPolicy, policy, p.alter(b.name, CleanupPolicy, "delete"))
+		p.problem(b.name, Compacted, "%s=%s would lose records that wait under one key: %s", CleanupPolicy, policy, p.alter(b.name, CleanupPolicy, "delete"))
 	}
 	if r, ok := number(have, RetentionMS); ok && r >= 0 && time.Duration(r)*time.Millisecond <= b.delay {
-		p.problem("topic %s: %s=%d would delete records before their delay of %s is over: %s", b.name, RetentionMS, r, FormatDelay(b.delay),
+		p.problem(b.name, Retention, "%s=%d would delete records before their delay of %s is over: %s", RetentionMS, r, FormatDelay(b.delay),
 			p.alter(b.name, RetentionMS, p.settings(b, main)[RetentionMS]))
 	}
 	if have.Partitions < main.Partitions {
@@ -211,7 +239,7 @@ func (p *planner) existing(l *Line, b beside, main, have Topic) {
 
 func (p *planner) grow(l *Line, b beside, main, have Topic) {
 	if !p.policy.Create {
-		p.problem("topic %s: it has %d partitions, %s has %d, and --create-topics is off: kconsume topics apply, or %s", b.name, have.Partitions, l.Topic, main.Partitions,
+		p.problem(b.name, TooFew, "it has %d partitions, %s has %d, and --create-topics is off: kconsume topics apply, or %s", have.Partitions, l.Topic, main.Partitions,
 			p.command("kafka-topics.sh", "--alter --topic %s --partitions %d", b.name, main.Partitions))
 		return
 	}

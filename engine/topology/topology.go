@@ -36,7 +36,10 @@ type Stage struct {
 	Name  string // "main", "retry.5s", "replay"
 	Topic string
 	Delay time.Duration // 0 for main and replay
-	Tier  int           // 1 for the first tier, 0 for main and replay
+	Tier  int           // 1 for the first tier, 0 for main, replay and leftovers
+	// Leftover: it was a tier under other settings. Its records are delivered
+	// when they are due, and nothing new is written to it.
+	Leftover bool
 }
 
 // Line is one main topic with everything that its records may pass.
@@ -52,6 +55,8 @@ func (l *Line) Tiers() []Stage { return l.Stages[1 : len(l.Stages)-1] }
 // Topology is every line of a consumer.
 type Topology struct {
 	Lines []Line
+
+	group, retryTopic string // what leftover tiers are told by
 }
 
 // Stages are the topics the consumer reads, of every line.
@@ -79,12 +84,12 @@ func New(c Config) (*Topology, error) {
 	if err := checkDelays(c.Retry); err != nil {
 		return nil, err
 	}
-	t := &Topology{}
+	t := &Topology{group: c.Group, retryTopic: c.RetryTopic}
 	for i, topic := range c.Topics {
 		if j := slices.Index(c.Topics[:i], topic); j >= 0 {
 			return nil, fmt.Errorf("--topic: topics %d and %d are both %q: name each topic once", j+1, i+1, topic)
 		}
-		if err := checkName(topic); err != nil {
+		if err := CheckName(topic); err != nil {
 			return nil, fmt.Errorf("--topic: topic %d: %w", i+1, err)
 		}
 		l, err := newLine(c, topic)
@@ -141,8 +146,20 @@ func FormatDelay(d time.Duration) string {
 	return fmt.Sprintf("%dms", d/time.Millisecond)
 }
 
-// expand fills a name template. flag is named in errors.
+// expand fills a name template and holds the name against Kafka's rules. flag
+// is named in errors.
 func expand(flag, template, group, topic, delay string) (string, error) {
+	name, err := fill(flag, template, group, topic, delay)
+	if err != nil {
+		return "", err
+	}
+	if err := CheckName(name); err != nil {
+		return "", fmt.Errorf("%s %q: %w", flag, template, err)
+	}
+	return name, nil
+}
+
+func fill(flag, template, group, topic, delay string) (string, error) {
 	values := map[string]string{"topic": topic, "group": group}
 	if delay != "" {
 		values["delay"] = delay
@@ -163,9 +180,6 @@ func expand(flag, template, group, topic, delay string) (string, error) {
 		b.WriteString(value)
 		rest = tail
 	}
-	if err := checkName(b.String()); err != nil {
-		return "", fmt.Errorf("%s %q: %w", flag, template, err)
-	}
 	return b.String(), nil
 }
 
@@ -176,8 +190,8 @@ func delayHint(delay string) string {
 	return " or {delay}"
 }
 
-// checkName holds a name against Kafka's own rules.
-func checkName(name string) error {
+// CheckName holds a name against Kafka's own rules.
+func CheckName(name string) error {
 	if name == "" || name == "." || name == ".." {
 		return fmt.Errorf("%q is no topic name", name)
 	}
@@ -199,7 +213,7 @@ func (t *Topology) checkNames() error {
 	seen := map[string]use{}
 	var errs []error
 	add := func(name, what string) {
-		if err := checkName(name); err != nil {
+		if err := CheckName(name); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", what, err))
 			return
 		}

@@ -164,7 +164,7 @@ func FuzzNew(f *testing.F) {
 		}
 		seen := map[string]bool{}
 		for _, n := range top.Names() {
-			if err := checkName(n); err != nil {
+			if err := CheckName(n); err != nil {
 				t.Errorf("accepted %v", err)
 			}
 			if seen[Fold(n)] {
