@@ -56,6 +56,13 @@ func (b *balancer) setOwned(gen int32, owned map[string][]int) {
 	}
 }
 
+// setLines notes what this member's topics are from the next join on.
+func (b *balancer) setLines(lines map[string][]string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.own.Lines = lines
+}
+
 // AssignGroups is called on the group's leader. Its partitions argument is not
 // used: one unknown topic in any member's list would empty it for all.
 func (b *balancer) AssignGroups(members []kafka.GroupMember, _ []kafka.Partition) kafka.GroupMemberAssignments {

@@ -52,7 +52,7 @@ func (k *cluster) newTransport(topics []string) *kafka.Transport {
 	}
 }
 
-func (k *cluster) close() { k.transport.CloseIdleConnections() }
+func (k *cluster) close() { k.transport.close() }
 
 // layout says who leads which partition. A leader of −1 is nobody, for now.
 type layout map[string][]int32

@@ -66,7 +66,7 @@ func (c *committed) apply(l *loop) {
 	l.committing = false
 	for topic, parts := range c.done {
 		for id, offset := range parts {
-			if p := l.byTopic[topicPartition{topic, int32(id)}]; p != nil && offset > p.committed {
+			if p := l.byTopic[topicPartition{topic, int32(id)}]; p != nil && offset > p.committed && offset <= p.track.committable() {
 				p.committed = offset
 			}
 		}

@@ -123,6 +123,11 @@ type Config struct {
 	// broker answers at the start, rather than waiting for one.
 	ExitIfUnreachable bool
 
+	// StateFile is where the engine remembers, over the death of the process,
+	// what it had in hand, so that a record which takes the process down does not
+	// do so for ever. It belongs to one engine. "" = it remembers nothing.
+	StateFile string
+
 	Registerer prometheus.Registerer // nil = the metrics are not exported
 	Logger     *slog.Logger          // nil = slog.Default()
 	// Observer is called by the engine's loop for each step of each record. It
@@ -246,7 +251,7 @@ func (c Config) Validate() error {
 	case d.WriteBackoffMin > d.WriteBackoffMax:
 		return configError("write backoff %v at least and %v at most: make the first the shorter one", d.WriteBackoffMin, d.WriteBackoffMax)
 	case d.HeartbeatInterval >= d.SessionTimeout:
-		return configError("heartbeat interval %v is not shorter than the session timeout %v", d.HeartbeatInterval, d.SessionTimeout)
+		return configError("heartbeat interval %v is not shorter than the session timeout %v: a member must beat several times a session", d.HeartbeatInterval, d.SessionTimeout)
 	}
 	for _, b := range d.Brokers {
 		if _, _, err := net.SplitHostPort(b); err != nil {

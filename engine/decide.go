@@ -32,6 +32,9 @@ type policy struct {
 	maxAttempts      int
 	retryAfterMax    time.Duration
 	unknownTransient bool
+	// after is the delay of the leftover tier that a record was delivered from,
+	// else 0: it goes on to the next longer tier, not to the one of its number.
+	after time.Duration
 }
 
 // decide says what becomes of a delivery that failed `failed` times before,
@@ -61,6 +64,14 @@ func (p *policy) decide(failed int, v *plugin.Verdict, now time.Time) decision {
 	}
 	d.route = routeRetry
 	d.tier = min(d.failed, len(p.tiers)) - 1
+	if p.after > 0 && v.RetryAfter == 0 {
+		next := p.longer(p.after)
+		if next < 0 {
+			d.route, d.tier = routeDead, 0
+			return d
+		}
+		d.tier = next
+	}
 	delay := p.tiers[d.tier].Delay
 	if v.RetryAfter > 0 {
 		delay = min(v.RetryAfter, p.retryAfterMax)
@@ -68,6 +79,17 @@ func (p *policy) decide(failed int, v *plugin.Verdict, now time.Time) decision {
 	}
 	d.due = now.Add(delay)
 	return d
+}
+
+// longer is the shortest tier that is longer than a delay, −1 if none is.
+func (p *policy) longer(delay time.Duration) int {
+	best := -1
+	for i, t := range p.tiers {
+		if t.Delay > delay && (best < 0 || t.Delay < p.tiers[best].Delay) {
+			best = i
+		}
+	}
+	return best
 }
 
 // tierFor is the shortest tier that is not shorter than a delay, or the longest

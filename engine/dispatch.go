@@ -51,6 +51,7 @@ func (l *loop) admit(p *partition, rec *record.Record, c *chunk, now int64) {
 	switch {
 	case a.skip:
 		p.handled[metrics.OutcomeSkipped].Inc()
+		l.watch.met(a.group)
 		l.tell(p, slot, EventSkipped, now, nil)
 		l.settle(p, slot)
 	case a.due > now:
@@ -134,7 +135,7 @@ func (l *loop) dispatch(now time.Time) {
 	if !l.running() {
 		for p := range l.owned {
 			for _, slot := range p.ready.takeBelow(p.limit) {
-				batch = l.send(batch, p, slot, now)
+				batch = l.sendWatched(batch, p, slot, now)
 			}
 		}
 		l.handOver(batch)
@@ -143,11 +144,11 @@ func (l *loop) dispatch(now time.Time) {
 	window := l.pace.window
 	for len(l.turns) > 0 && l.inFlight < window && (l.inFlight < l.cfg.Concurrency || l.flyBytes < maxAheadBytes) {
 		p := l.turns[0]
-		for n := 0; n < turn && p.ready.len() > 0 && l.inFlight < window && !p.holdsBack(); n++ {
-			batch = l.send(batch, p, p.ready.pop(), now)
+		for n := 0; n < turn && l.inFlight < window && l.mayGo(p, now); n++ {
+			batch = l.sendWatched(batch, p, p.ready.pop(), now)
 		}
 		l.turns = l.turns[1:]
-		if p.queued = p.ready.len() > 0 && !p.holdsBack(); p.queued {
+		if p.queued = l.mayGo(p, now); p.queued {
 			l.turns = append(l.turns, p)
 		}
 	}
@@ -203,6 +204,9 @@ func (l *loop) answered(a plugin.Answers) {
 		l.ended(h)
 	}
 	l.pace.answered(len(a.Acked)+len(a.Verdicts), now)
+	if l.careful() {
+		l.resumeAll()
+	}
 }
 
 // find is the delivery that a handle names, if it is one that flies.
@@ -226,6 +230,9 @@ func (l *loop) answer(handle uint64, v *plugin.Verdict, late bool, handler strin
 	it := p.track.at(slot)
 	it.state = itemForwarding
 	key, keyed := it.key, it.keyed
+	if it.noted {
+		l.answeredNoted(p.idAt(slot))
+	}
 	p.flying--
 	l.inFlight--
 	l.flyBytes -= len(it.rec.Key) + len(it.rec.Value)
@@ -271,7 +278,8 @@ func (l *loop) decided(p *partition, slot uint64, v *plugin.Verdict, handler str
 			return
 		}
 	}
-	d := p.lane.line.policy.decide(failed, v, now)
+	pol := p.policy()
+	d := pol.decide(failed, v, now)
 	if d.route == routeSettle {
 		l.done(p, slot, d.dropped, v, now)
 		return

@@ -61,13 +61,14 @@ func (e *Engine) Run(ctx context.Context) error {
 		e.cfg.Logger.Warn("the drain timeout is shorter than the handler timeout: a stop cuts deliveries off that are then repeated",
 			"drain_timeout", e.cfg.DrainTimeout.String(), "handler_timeout", e.cfg.HandlerTimeout.String())
 	}
-	if err := e.prepare(ctx); err != nil {
+	leftovers, err := e.prepare(ctx)
+	if err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
 		return err
 	}
-	k := newCluster(e.cfg, e.topo.Names())
+	k := newCluster(e.cfg, append(e.topo.Names(), e.cfg.emitTopics()...))
 	defer k.close()
 	d := e.cfg.Deliverer
 	if d == nil {
@@ -79,6 +80,23 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer fail(nil)
 	l := newLoop(e.cfg, e.topo, k, d, e.met)
 	l.fail = fail
+	if l.journal, err = openJournal(e.cfg.StateFile); err != nil {
+		return configError("%v: choose another state directory, or none", err)
+	}
+	defer func() {
+		if err := l.journal.close(); err != nil {
+			e.cfg.Logger.Warn("the journal was not closed: the next start takes care as after a crash", "error", err.Error())
+		}
+	}()
+	if l.journal.unclean {
+		e.cfg.Logger.Warn("the last run did not end cleanly: the first records go one at a time", "suspects", len(l.journal.crashes))
+	}
+	l.watch.subs = newSubscription(e.topo, leftovers)
+	for i, stages := range leftovers {
+		for _, st := range stages {
+			l.addLeftover(e.topo.Lines[i].Topic, st)
+		}
+	}
 	m, err := newMembership(e.cfg, e.topo, k, l)
 	if err != nil {
 		return err
@@ -104,23 +122,26 @@ const (
 )
 
 // prepare waits for a broker and sees to the topics: those of ours that are
-// missing are made, and what cannot work is refused. It has connections of its
-// own: what they remember of topics that were missing must not last.
-func (e *Engine) prepare(ctx context.Context) error {
-	k := newCluster(e.cfg, append(e.topo.Names(), e.cfg.emitTopics()...))
+// missing are made, and what cannot work is refused. It returns the leftover
+// tiers to drain, by line. It has connections of its own: what they remember of
+// topics that were missing must not last.
+func (e *Engine) prepare(ctx context.Context) (leftovers [][]topology.Stage, err error) {
+	k := newCluster(e.cfg, e.topo.Names())
 	defer k.close()
 	said := problems{log: e.cfg.Logger, last: map[string]string{}}
 	for wait := reachWaitMin; ; wait = min(reachWaitMax, 2*wait) {
-		err := e.ensureTopics(ctx, k)
+		if err = e.ensureTopics(ctx, k); err == nil {
+			leftovers, err = findLeftovers(ctx, k, e.cfg.Group, e.topo)
+		}
 		if err == nil || ctx.Err() != nil || ClassOf(err) == ErrConfig {
 			said.set("start", "")
-			return err
+			return leftovers, err
 		}
 		if topics.ClassOf(err) == topics.Denied {
-			return &Error{ErrDenied, err}
+			return nil, &Error{ErrDenied, err}
 		}
 		if e.cfg.ExitIfUnreachable {
-			return &Error{ErrUnreachable, err}
+			return nil, &Error{ErrUnreachable, err}
 		}
 		said.set("start", err.Error())
 		e.setProblem(err.Error())

@@ -50,7 +50,7 @@ func (l *loop) planFetches(now time.Time) time.Time {
 	full := map[int32]bool{}
 	for p := range l.owned {
 		switch {
-		case p.fetching || p.leader < 0:
+		case p.fetching || p.leader < 0 || p.anew:
 		case now.Before(p.pauseTo):
 			if next.IsZero() || p.pauseTo.Before(next) {
 				next = p.pauseTo
@@ -141,7 +141,7 @@ func (f *fetched) apply(l *loop) {
 	for i := range f.answer.Parts {
 		part := &f.answer.Parts[i]
 		p := l.byTopic[topicPartition{part.Topic, part.Partition}]
-		if p == nil || !slices.Contains(f.parts, p) || part.Offset != p.position {
+		if p == nil || p.anew || !slices.Contains(f.parts, p) || part.Offset != p.position {
 			continue // lost, or lost and owned again, since it was asked for
 		}
 		l.fetchedPart(p, part, now)
@@ -249,7 +249,7 @@ type relocated struct {
 
 func (r *relocated) apply(l *loop) {
 	p := r.p
-	if p.gone || p.position != r.from {
+	if p.gone || p.position != r.from && !p.anew {
 		return
 	}
 	if r.err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/kconsume/kconsume/engine/backlog"
 	"github.com/kconsume/kconsume/plugin"
 	"github.com/segmentio/kafka-go"
 )
@@ -14,8 +15,8 @@ import (
 // text, times unix milliseconds.
 const (
 	headerAttempts      = "X-Retry-Attempts" // failed deliveries so far
-	headerDue           = "X-Retry-Due"
-	headerGroup         = "X-Retry-Group"
+	headerDue           = backlog.HeaderDue
+	headerGroup         = backlog.HeaderGroup
 	headerOrigTopic     = "X-Original-Topic"
 	headerOrigPartition = "X-Original-Partition"
 	headerOrigOffset    = "X-Original-Offset"

@@ -150,7 +150,7 @@ func TestAdmit(t *testing.T) {
 		{"tier, due long past", tier, hs(headerGroup, "g", headerAttempts, "1", headerDue, "7"), admission{due: 7}, 2},
 		{"tier, due in the year 3000", tier, hs(headerGroup, "g", headerAttempts, "1", headerDue, "32503680000000"), admission{due: 1_005_000}, 2},
 		{"tier, no due", tier, hs(headerGroup, "g", headerAttempts, "1"), admission{due: 1_005_000}, 2},
-		{"tier, another group's", tier, hs(headerGroup, "h", headerAttempts, "1"), admission{skip: true}, 1},
+		{"tier, another group's", tier, hs(headerGroup, "h", headerAttempts, "1"), admission{skip: true, group: "h"}, 1},
 		{"tier, nobody's", tier, hs("a", "b"), admission{foreign: true}, 1},
 		{"tier, no headers at all", tier, nil, admission{foreign: true}, 1},
 		{"replay", replay, hs(headerGroup, "g", headerAttempts, "0", headerDue, "99999999"), admission{}, 1},

@@ -59,14 +59,18 @@ func (o *laidOut) apply(l *loop) {
 	l.layout = o.layout
 	l.checkEmitted()
 	l.lead()
-	l.identify(o.ids)
+	reshaped := l.identify(o.ids)
 	for _, ln := range l.topo.Lines {
 		if o.layout.covered(&ln) < len(o.layout[ln.Topic]) {
 			l.watch.hurry() // ours have to grow first
 		}
 	}
-	if grown && l.gen != nil {
+	switch {
+	case l.gen == nil:
+	case grown:
 		l.gen.rejoin("a topic has more partitions than before")
+	case reshaped:
+		l.gen.rejoin("a topic was made anew with other partitions")
 	}
 }
 
@@ -119,16 +123,26 @@ func (l *loop) grew(after layout) bool {
 	return false
 }
 
+// identity is which topic bears a name, and with how many partitions.
+type identity struct {
+	id         topics.ID
+	partitions int
+}
+
 // identify notices that a topic was deleted and created again. Its offsets mean
-// other records now, also where it is longer than our position by this time.
-func (l *loop) identify(ids map[string]topics.ID) {
+// other records now, also where it is longer than our position by this time. It
+// reports whether one has another number of partitions.
+func (l *loop) identify(ids map[string]topics.ID) (reshaped bool) {
 	for topic, id := range ids {
 		before, known := l.ids[topic]
-		l.ids[topic] = id
-		if so, stage := l.stages[topic]; known && before != id && stage {
+		now := identity{id, len(l.layout[topic])}
+		l.ids[topic] = now
+		if so, stage := l.stages[topic]; known && before.id != id && stage {
 			l.madeAnew(so)
+			reshaped = reshaped || now.partitions != before.partitions
 		}
 	}
+	return reshaped
 }
 
 // madeAnew lets go of what was read of a topic's earlier life. Its partitions
@@ -152,8 +166,5 @@ func (l *loop) madeAnew(so stageOf) {
 			p.anew = true
 			l.relocate(p, policy)
 		}
-	}
-	if l.gen != nil && len(l.layout[topic]) > 0 {
-		l.watch.reshaped = true // it may have another number of partitions
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,7 +21,7 @@ func probe(c *calls) plugin.Handler {
 		i := c.add(m)
 		defer c.end(i)
 		var n int
-		switch v := string(m.Value); {
+		switch v, _, _ := strings.Cut(string(m.Value), "\n"); {
 		case v == "perm":
 			return plugin.Permanent(errors.New("no such customer"))
 		case v == "drop":
@@ -34,6 +35,11 @@ func probe(c *calls) plugin.Handler {
 		}
 		return nil
 	})
+}
+
+// probeSaying fails every record for good, with a text.
+func probeSaying(text string) plugin.Handler {
+	return plugin.HandlerFunc(func(context.Context, *plugin.Message) error { return plugin.Permanent(errors.New(text)) })
 }
 
 func scan(s, format string, n *int) bool {

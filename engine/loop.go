@@ -39,14 +39,18 @@ type loop struct {
 	fail   context.CancelCauseFunc // stops the engine with an error
 	tasks  sync.WaitGroup          // the goroutines beside the loop
 
-	state   State
-	since   time.Time
-	gen     *generation // nil between two generations
-	lastGen *generation // the latest, also when it has ended
-	ending  *ending     // gen has ended and is being closed
-	frozen  frozen
-	drain   *draining // the engine is stopping
-	stopped bool
+	state       State
+	since       time.Time
+	gen         *generation // nil between two generations
+	lastGen     *generation // the latest, also when it has ended
+	ending      *ending     // gen has ended and is being closed
+	frozen      frozen
+	journal     *journal
+	born        time.Time
+	lone        bool      // what flies goes alone: it is suspected of having ended the last process
+	carefulLeft int       // of all partitions
+	drain       *draining // the engine is stopping
+	stopped     bool
 
 	lines   map[string]*line   // by main topic
 	stages  map[string]stageOf // by the stage's own topic
@@ -63,6 +67,8 @@ type loop struct {
 
 	leaders  map[int32]*leader
 	layout   layout
+	ids      map[string]identity // of topics, as last seen
+	watch    watch
 	layoutAt time.Time // of the last request
 	asking   bool
 	nextAsk  time.Time
@@ -105,16 +111,16 @@ func newLoop(c Config, topo *topology.Topology, k *cluster, d Deliverer, m *metr
 	l := &loop{
 		work: work, cancel: cancel, over: make(chan struct{}),
 		cfg: c, topo: topo, cluster: k, deliver: d, met: m, log: c.Logger, seed: maphash.MakeSeed(),
-		events: make(chan event, 64), state: StateJoining, since: time.Now(),
+		events: make(chan event, 64), state: StateJoining, since: time.Now(), born: time.Now(), journal: &journal{},
 		lines: map[string]*line{}, stages: map[string]stageOf{}, lanes: map[laneID]*lane{},
-		byTopic: map[topicPartition]*partition{}, late: map[uint64]lateCall{},
+		byTopic: map[topicPartition]*partition{}, ids: map[string]identity{}, watch: newWatch(), late: map[uint64]lateCall{},
 		leaders: map[int32]*leader{}, sinks: map[sinkID]*sink{}, lostAt: map[string]time.Time{}, writers: newWriters(c, k),
 		pace: newPace(c.Concurrency), problems: problems{log: c.Logger, last: map[string]string{}},
 	}
 	for _, tl := range topo.Lines {
 		ln := &line{
 			Line:   tl,
-			policy: policy{tl.Tiers(), c.MaxAttempts, c.RetryAfterMax, c.UnknownTransient},
+			policy: policy{tiers: tl.Tiers(), maxAttempts: c.MaxAttempts, retryAfterMax: c.RetryAfterMax, unknownTransient: c.UnknownTransient},
 			dead:   m.DeadLetters.WithLabelValues(tl.DLQ),
 			fails:  m.ForwardFails,
 		}
@@ -189,9 +195,11 @@ func (l *loop) step(now time.Time) time.Duration {
 	wake.add(l.stepEnding(now))
 	wake.add(l.stepDrain(now))
 	wake.add(l.planLayout(now))
+	wake.add(l.planWatch(now))
 	if !now.Before(l.nextGauges) {
 		l.settleBusy()
 		l.unclog(now)
+		l.stepCare(now)
 		l.setGauges()
 		l.nextGauges = now.Add(time.Second)
 	}
@@ -264,6 +272,10 @@ func (l *loop) addPartition(so stageOf, id int32, committed, position int64) {
 		i = len(l.parts)
 		l.parts = append(l.parts, nil)
 	}
+	if l.journal.unclean {
+		p.careful = l.cfg.Concurrency
+		l.carefulLeft += p.careful
+	}
 	p.idx = uint32(i)
 	l.parts[i] = p
 	l.byTopic[topicPartition{so.stage.Topic, id}] = p
@@ -276,6 +288,8 @@ func (l *loop) dropPartition(p *partition) {
 	delete(l.byTopic, topicPartition{p.stage.Topic, p.lane.id})
 	l.held -= p.held
 	p.held = 0
+	l.carefulLeft -= p.careful
+	p.careful = 0
 	p.outbox = nil
 	l.dropUnwanted()
 	p.lane.keys.forget()

@@ -40,27 +40,25 @@ type membership struct {
 	loop    *loop
 	group   *kafka.ConsumerGroup
 	balance *balancer
+	subs    *subscription
 	mains   map[string]bool
 	log     *slog.Logger
 }
 
 func newMembership(c Config, topo *topology.Topology, k *cluster, l *loop) (*membership, error) {
 	m := &membership{cfg: c, topo: topo, cluster: k, loop: l, log: c.Logger, mains: map[string]bool{}}
-	lines := map[string][]string{}
 	for _, ln := range topo.Lines {
 		m.mains[ln.Topic] = true
-		for _, s := range ln.Stages {
-			lines[ln.Topic] = append(lines[ln.Topic], s.Topic)
-		}
 	}
+	m.subs = l.watch.subs
 	m.balance = &balancer{
 		counts: k.counts,
 		failed: func(err error) { m.problem(fmt.Errorf("assign partitions: %w", err)) },
-		own:    memberData{Lines: lines},
+		own:    memberData{Lines: m.subs.lines},
 	}
 	var err error
 	m.group, err = kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
-		ID: c.Group, Brokers: c.Brokers, Topics: topo.Stages(),
+		ID: c.Group, Brokers: c.Brokers, Topics: m.subs.topics,
 		Dialer: &kafka.Dialer{
 			ClientID: c.ClientID, DialFunc: k.dial, Timeout: requestTimeout,
 		},
@@ -144,6 +142,9 @@ func (m *membership) generation(over context.Context, gen *kafka.Generation) {
 	case <-end.done:
 	case <-m.loop.work.Done():
 	}
+	if lines := m.subs.takeUp(); lines != nil {
+		m.balance.setLines(lines)
+	}
 }
 
 // lanes are the partitions of main topics in a generation.
@@ -183,6 +184,10 @@ func (m *membership) starts(ctx context.Context, gen *kafka.Generation) (map[top
 	if err != nil {
 		return nil, err
 	}
+	anew, err := m.madeAnew(ctx, unknown, known)
+	if err != nil {
+		return nil, err
+	}
 	fresh := offsets{}
 	for topic, parts := range unknown {
 		for _, id := range parts {
@@ -191,7 +196,7 @@ func (m *membership) starts(ctx context.Context, gen *kafka.Generation) (map[top
 				out[tp] = start{at, at}
 				continue
 			}
-			at, err := m.begin(ctx, topic, id)
+			at, err := m.begin(ctx, topic, id, anew[topic])
 			if err != nil {
 				return nil, err
 			}
@@ -207,13 +212,78 @@ func (m *membership) starts(ctx context.Context, gen *kafka.Generation) (map[top
 	return out, nil
 }
 
+// madeAnew are the main topics that were deleted and created again while this
+// group was away. The brokers forget a topic's offsets with it: nothing of such
+// a topic is committed, though the stages beside it are, which this group
+// commits together with it from its first assignment on.
+func (m *membership) madeAnew(ctx context.Context, unknown map[string][]int, known map[string]map[int]int64) (map[string]bool, error) {
+	anew := map[string]bool{}
+	for _, ln := range m.topo.Lines {
+		if len(unknown[ln.Topic]) == 0 || anyCommitted(known[ln.Topic]) {
+			continue
+		}
+		counts, err := m.cluster.counts(ln.StageTopics())
+		if err != nil {
+			return nil, err
+		}
+		ask := map[string][]int{}
+		for topic, n := range counts {
+			for id := range n {
+				ask[topic] = append(ask[topic], id)
+			}
+		}
+		all, err := m.cluster.committed(ctx, m.cfg.Group, ask)
+		if err != nil {
+			return nil, err
+		}
+		main := all[ln.Topic]
+		delete(all, ln.Topic)
+		if anyCommitted(main) {
+			continue
+		}
+		for _, parts := range all {
+			anew[ln.Topic] = anew[ln.Topic] || anyCommitted(parts)
+		}
+	}
+	return anew, nil
+}
+
+func anyCommitted(parts map[int]int64) bool {
+	for _, at := range parts {
+		if at >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // begin is where a partition without a committed offset begins: a main topic as
 // configured, every other stage at its first record.
-func (m *membership) begin(ctx context.Context, topic string, partition int) (int64, error) {
-	if m.mains[topic] {
+func (m *membership) begin(ctx context.Context, topic string, partition int, anew bool) (int64, error) {
+	switch {
+	case !m.mains[topic]:
+		return m.cluster.listOffset(ctx, topic, partition, OffsetEarliest, time.Time{})
+	case !anew:
 		return m.cluster.listOffset(ctx, topic, partition, m.cfg.Start, m.cfg.StartTime)
 	}
-	return m.cluster.listOffset(ctx, topic, partition, OffsetEarliest, time.Time{})
+	text := fmt.Sprintf("topic %s was deleted and created again while this group was away: nothing of it is committed", topic)
+	m.loop.post(&forgotten{topic, text})
+	if m.cfg.OffsetLost == OffsetFail {
+		return 0, &Error{ErrOffset, fmt.Errorf("%s: choose where to go on with --offset-lost earliest or latest", text)}
+	}
+	return m.cluster.listOffset(ctx, topic, partition, m.cfg.OffsetLost, time.Time{})
+}
+
+// forgotten is a partition whose committed offset went with its topic.
+type forgotten struct{ topic, text string }
+
+func (f *forgotten) apply(l *loop) {
+	l.met.OffsetsLost.WithLabelValues(f.topic).Inc()
+	if l.cfg.OffsetLost == OffsetFail {
+		l.fail(&Error{ErrOffset, fmt.Errorf("%s: choose where to go on with --offset-lost earliest or latest", f.text)})
+		return
+	}
+	l.log.Error(f.text, "going_on_from", string(l.cfg.OffsetLost))
 }
 
 func (m *membership) problem(err error) {

@@ -38,6 +38,7 @@ func (s *started) apply(l *loop) {
 		l.lead()
 	}
 	l.askLayout()
+	l.watch.search()
 }
 
 // ended says that a generation is over; done is closed when the loop has let go.

@@ -53,6 +53,7 @@ type item struct {
 	key   uint64
 	keyed bool
 	state itemState
+	noted bool // written down in the journal
 	chunk *chunk
 }
 
@@ -86,6 +87,7 @@ type partition struct {
 	share     int     // bytes it may hold
 	grow      int     // bytes of one batch too large for share, 0 = none
 	flying    int     // deliveries not yet answered
+	careful   int     // records left that go one at a time, after an unclean end
 	late      int     // calls answered at their deadline that still run
 	inflation float64 // bytes held per byte fetched, of late
 	fetching  bool
@@ -119,6 +121,7 @@ type fifo struct {
 
 func (f *fifo) push(slot uint64) { f.slots = append(f.slots, slot) }
 func (f *fifo) len() int         { return len(f.slots) - f.taken }
+func (f *fifo) peek() uint64     { return f.slots[f.taken] }
 
 // takeBelow removes and returns the slots below a limit.
 func (f *fifo) takeBelow(limit uint64) []uint64 {
@@ -150,8 +153,9 @@ func (f *fifo) pop() uint64 {
 
 // admission is what a record turns out to be when it is read.
 type admission struct {
-	skip    bool // another group's: not ours to handle
-	foreign bool // on one of our topics, without our headers
+	skip    bool   // another group's: not ours to handle
+	group   string // skip: whose it is
+	foreign bool   // on one of our topics, without our headers
 	meta    *meta
 	due     int64 // unix ms, 0 = at once
 }
@@ -176,7 +180,7 @@ func admit(stage topology.Stage, main, group string, rec *record.Record, partiti
 	case m.group == "":
 		return admission{foreign: true}
 	case m.group != group:
-		return admission{skip: true}
+		return admission{skip: true, group: m.group}
 	case stage.Delay == 0:
 		return admission{meta: &m}
 	}

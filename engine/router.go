@@ -19,6 +19,7 @@ type router struct {
 	topics []string
 	now    *kafka.Transport
 	old    []*kafka.Transport
+	closed bool
 }
 
 func newRouter(topics []string, make func([]string) *kafka.Transport) *router {
@@ -27,7 +28,13 @@ func newRouter(topics []string, make func([]string) *kafka.Transport) *router {
 
 // RoundTrip implements kafka.RoundTripper.
 func (r *router) RoundTrip(ctx context.Context, addr net.Addr, req kafka.Request) (kafka.Response, error) {
-	return r.Current().RoundTrip(ctx, addr, req)
+	r.mu.Lock()
+	now, closed := r.now, r.closed
+	r.mu.Unlock()
+	if closed { // a write that was given up tries on by itself, and would connect anew
+		return nil, net.ErrClosed
+	}
+	return now.RoundTrip(ctx, addr, req)
 }
 
 // Current is the transport that requests take now.
@@ -50,10 +57,11 @@ func (r *router) know(topic string) {
 	r.now = r.make(r.topics)
 }
 
-// CloseIdleConnections lets go of all connections that are not in use.
-func (r *router) CloseIdleConnections() {
+// close ends it: nothing is sent any more.
+func (r *router) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.closed = true
 	for _, t := range append(r.old, r.now) {
 		t.CloseIdleConnections()
 	}

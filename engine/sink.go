@@ -74,7 +74,7 @@ func (s *sink) name() string {
 		what = fmt.Sprintf("%s/%d", what, s.partition)
 	}
 	if s.parked {
-		what += " of records too large"
+		what += " of records refused alone"
 	}
 	return what
 }
@@ -137,6 +137,7 @@ func (l *loop) pumpSinks(now time.Time) time.Time {
 			if next.IsZero() || s.notBefore.Before(next) {
 				next = s.notBefore
 			}
+		case l.watch.compacted[s.topic]: // it would lose records: the watch has said so
 		default:
 			l.write(s)
 		}
@@ -237,11 +238,22 @@ func (w *written) apply(l *loop) {
 // refused decides over one record that was not written. A refusal for its size
 // is followed up at once: in a batch nobody knows which record is too large, so
 // each is sent alone; one refused alone goes without diagnostics; and one that
-// is refused even so is oversize. Everything else is for a later time.
+// is refused even so is oversize. One that is invalid, as a record without a key
+// is to a compacted topic, makes the broker refuse its whole batch as well: it
+// is found in the same way and waits beside its sink. Everything else is for a
+// later time.
 func (l *loop) refused(s *sink, x parcel, f writeFailure, now time.Time) (goesOn, stays bool) {
 	l.met.ForwardFails.WithLabelValues(s.topic, string(f.kind), f.reason).Inc()
 	at := x.tried()
 	switch {
+	case f.reason == "invalid_record" && x.source() != nil:
+		l.watch.hurry() // the topic's settings may be why
+		if !at.alone {
+			at.alone = true
+			return true, true
+		}
+		l.setAside(x, s, now)
+		return !s.parked, false
 	case !f.tooLarge():
 		return false, x.failed(l, f, now)
 	case !at.alone:
@@ -280,11 +292,7 @@ func (s *sink) hold(now time.Time) {
 // on. Its partition waits: no more of it is handled until the topic takes the
 // record, which is tried now and then, in turn with others that are parked.
 func (l *loop) park(x parcel, s *sink, now time.Time) {
-	beside := l.sinkOf(sinkID{s.topicPartition, true})
-	beside.queue = append(beside.queue, x)
-	if !s.parked && beside.batch == nil && beside.fails == 0 {
-		beside.hold(now)
-	}
+	beside := l.putBeside(x, s, now)
 	m := x.message(s.partition)
 	p := x.source()
 	p.stuck = fmt.Sprintf("a record of %d bytes is too large for %s: raise max.message.bytes of %s; it goes on by itself then", wireSize(&m), s.topic, s.topic)
@@ -294,6 +302,24 @@ func (l *loop) park(x parcel, s *sink, now time.Time) {
 		at.parked = true
 		p.parked++
 	}
+}
+
+// putBeside queues a record that was refused alone beside its sink.
+func (l *loop) putBeside(x parcel, s *sink, now time.Time) *sink {
+	beside := l.sinkOf(sinkID{s.topicPartition, true})
+	beside.queue = append(beside.queue, x)
+	if !s.parked && beside.batch == nil && beside.fails == 0 {
+		beside.hold(now)
+	}
+	return beside
+}
+
+// setAside puts an invalid record beside its sink, so that the rest goes on. Its
+// partition goes on too: only the commit waits for it.
+func (l *loop) setAside(x parcel, s *sink, now time.Time) {
+	beside := l.putBeside(x, s, now)
+	beside.failure = failureOf(kafka.InvalidRecord)
+	l.problems.set(beside.name(), beside.failure.problem(s.topic, kafka.InvalidRecord))
 }
 
 // unpark notes that a parked parcel is on its way no more.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/kconsume/kconsume/engine/topology"
 )
 
 // query asks the loop for a snapshot.
@@ -17,8 +19,8 @@ func (l *loop) snapshot() Status {
 		s.Member, s.Generation = l.gen.member, l.gen.id
 	}
 	for _, ln := range l.topo.Lines {
-		for _, st := range ln.Stages {
-			one := StageStatus{Topic: st.Topic, Stage: st.Name, Of: ln.Topic, Partitions: []PartitionStatus{}}
+		for _, st := range l.stagesOf(ln) {
+			one := StageStatus{Topic: st.Topic, Stage: st.Name, Of: ln.Topic, Leftover: st.Leftover, Partitions: []PartitionStatus{}}
 			for id := range int32(len(l.layout[st.Topic])) {
 				if p := l.byTopic[topicPartition{st.Topic, id}]; p != nil {
 					one.add(p.status())
@@ -35,7 +37,19 @@ func (l *loop) snapshot() Status {
 	slices.SortFunc(s.Writes, func(a, b WriteStatus) int {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Reason, b.Reason))
 	})
+	l.watch.status(&s)
 	return s
+}
+
+// stagesOf are a line's stages, leftover tiers included.
+func (l *loop) stagesOf(ln topology.Line) []topology.Stage {
+	stages := ln.Stages
+	for _, so := range l.watch.leftovers {
+		if so.line.Topic == ln.Topic {
+			stages = append(slices.Clip(stages), so.stage)
+		}
+	}
+	return stages
 }
 
 func (s *sink) status() WriteStatus {

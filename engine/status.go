@@ -22,8 +22,14 @@ type Status struct {
 	Member     string        `json:"member,omitempty"`
 	Generation int32         `json:"generation"`
 	Stages     []StageStatus `json:"stages"`
-	InFlight   int           `json:"in_flight"`    // deliveries not yet answered
-	Buffered   int           `json:"buffer_bytes"` // bytes fetched and not settled
+	// TopicProblems are what keeps topics from working, Unowned the partitions
+	// with unread records that no member of the group reads, and Orphans the
+	// groups without members for which records wait on our topics.
+	TopicProblems []TopicProblem  `json:"topic_problems,omitempty"`
+	Unowned       []UnownedStatus `json:"unowned,omitempty"`
+	Orphans       []OrphanStatus  `json:"orphans,omitempty"`
+	InFlight      int             `json:"in_flight"`    // deliveries not yet answered
+	Buffered      int             `json:"buffer_bytes"` // bytes fetched and not settled
 	// EmitBuffered are the bytes of emitted records that wait in memory alone.
 	EmitBuffered int           `json:"emit_buffer_bytes"`
 	Writes       []WriteStatus `json:"writes,omitempty"` // those that fail
@@ -38,12 +44,33 @@ type WriteStatus struct {
 	Reason    string `json:"reason"`
 }
 
+// TopicProblem is why a topic cannot work.
+type TopicProblem struct {
+	Topic   string `json:"topic"`
+	Problem string `json:"problem"` // "missing", "name_taken", "compacted", "retention", "partitions"
+	Text    string `json:"text"`    // with the command that mends it
+}
+
+// UnownedStatus are partitions that nobody reads.
+type UnownedStatus struct {
+	Topic      string `json:"topic"`
+	Partitions []int  `json:"partitions"`
+}
+
+// OrphanStatus is a group that is gone while records wait for it.
+type OrphanStatus struct {
+	Group   string `json:"group"`
+	Records int    `json:"records"`
+	Partial bool   `json:"partial,omitempty"` // not all were counted: there may be more
+}
+
 // StageStatus sums up the partitions of one stage that this member owns.
 type StageStatus struct {
-	Topic      string            `json:"topic"` // the stage's own topic
-	Stage      string            `json:"stage"` // "main", "retry.5s", "replay"
-	Of         string            `json:"of"`    // the main topic
-	Lag        int64             `json:"lag"`   // records up to the high watermark that are not committed
+	Topic      string            `json:"topic"`              // the stage's own topic
+	Stage      string            `json:"stage"`              // "main", "retry.5s", "replay"
+	Of         string            `json:"of"`                 // the main topic
+	Leftover   bool              `json:"leftover,omitempty"` // a tier of earlier settings that is drained
+	Lag        int64             `json:"lag"`                // records up to the high watermark that are not committed
 	Waiting    int               `json:"waiting"`
 	InFlight   int               `json:"in_flight"`
 	Partitions []PartitionStatus `json:"partitions"`

@@ -36,10 +36,22 @@ type Engine struct {
 
 	Generations  prometheus.Counter     // generations of the group that were joined
 	Commits      *prometheus.CounterVec // result: ok, or a bounded reason
-	ForwardFails *prometheus.CounterVec // topic (the target), reason
+	ForwardFails *prometheus.CounterVec // topic (the target), kind (temporary, configuration, cluster), reason
 	FetchFails   *prometheus.CounterVec // topic, reason
 	OffsetsLost  *prometheus.CounterVec // topic
 	Foreign      *prometheus.CounterVec // topic: records on our topics without our headers
+
+	TopicProblems *prometheus.GaugeVec // topic, problem: 1 while a topic cannot work
+	Unowned       *prometheus.GaugeVec // topic: partitions with unread records that no member reads
+	Orphans       prometheus.Gauge     // records on our topics that wait for groups without members
+
+	// WriterRetries and WriterErrors are what kafka-go's writers count within
+	// their calls, which may succeed in the end.
+	WriterRetries *prometheus.CounterVec // topic
+	WriterErrors  *prometheus.CounterVec // topic
+	Emitted       *prometheus.CounterVec // topic: emitted records that the broker acknowledged
+	EmitLost      *prometheus.CounterVec // topic, reason: emitted records that were given up
+	EmitBuffer    prometheus.Gauge       // bytes of emitted records that no source waits for
 }
 
 // NewEngine makes the collectors and registers them with r, unless r is nil.
@@ -65,14 +77,26 @@ func NewEngine(r prometheus.Registerer) *Engine {
 		Lag:          gauge("kconsume_lag_records", "Records between the committed offset and the high watermark, of partitions owned.", "topic", "partition"),
 		Generations:  prometheus.NewCounter(prometheus.CounterOpts{Name: "kconsume_generations_total", Help: "Generations of the consumer group joined."}),
 		Commits:      counter("kconsume_commits_total", "Offset commits, by result.", "result"),
-		ForwardFails: counter("kconsume_forward_failures_total", "Writes to a retry topic or DLQ that failed and will be tried again.", "topic", "reason"),
+		ForwardFails: counter("kconsume_forward_failures_total", "Records whose write to a retry topic, a DLQ or an emitted topic failed.", "topic", "kind", "reason"),
 		FetchFails:   counter("kconsume_fetch_failures_total", "Fetches of a partition that failed.", "topic", "reason"),
 		OffsetsLost:  counter("kconsume_offsets_lost_total", "Committed offsets that no longer existed.", "topic"),
 		Foreign:      counter("kconsume_foreign_records_total", "Records on a retry or replay topic without this project's headers.", "topic"),
+
+		TopicProblems: gauge("kconsume_topic_problems", "1 while a topic's settings or partitions cannot work.", "topic", "problem"),
+		Unowned:       gauge("kconsume_unowned_partitions", "Partitions with unread records that no member of the group reads.", "topic"),
+		Orphans:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "kconsume_orphaned_records", Help: "Records on retry topics that wait for groups without members."}),
+
+		WriterRetries: counter("kconsume_writer_retries_total", "Writes that the client itself tried again.", "topic"),
+		WriterErrors:  counter("kconsume_writer_errors_total", "Tries of writes that failed, those that the client tried again included.", "topic"),
+		Emitted:       counter("kconsume_emitted_total", "Records emitted by handlers that the broker acknowledged.", "topic"),
+		EmitLost:      counter("kconsume_emit_lost_total", "Records emitted by handlers that were given up.", "topic", "reason"),
+		EmitBuffer:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "kconsume_emit_buffer_bytes", Help: "Bytes of emitted records that wait in memory alone."}),
 	}
 	if r != nil {
 		r.MustRegister(e.DeadLetters, e.Messages, e.Retries, e.Lateness, e.InFlight, e.Buffered, e.Waiting, e.Lag,
-			e.Generations, e.Commits, e.ForwardFails, e.FetchFails, e.OffsetsLost, e.Foreign)
+			e.Generations, e.Commits, e.ForwardFails, e.FetchFails, e.OffsetsLost, e.Foreign,
+			e.TopicProblems, e.Unowned, e.Orphans,
+			e.WriterRetries, e.WriterErrors, e.Emitted, e.EmitLost, e.EmitBuffer)
 	}
 	return e
 }

@@ -47,7 +47,11 @@ type Record struct {
 }
 
 // Emit queues a record that is sent once this delivery is acknowledged, and
-// only then. It must be called before the handler returns.
+// only then, to one of the topics that kconsume is told to allow (--emit). It
+// must be called before the handler returns, and its bytes must not be changed
+// any more. The record carries the header X-Emit-Id, which is the same when the
+// delivery is repeated: ID, "#" and the record's number among the delivery's,
+// from 0.
 func (m *Message) Emit(r Record) { m.emitted = append(m.emitted, r) }
 
 // AppendID appends the stable id of a record to b.

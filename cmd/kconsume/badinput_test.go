@@ -48,7 +48,7 @@ func TestBadInput(t *testing.T) {
 		{"duration by environment", run(), []string{"KCONSUME_HANDLER_TIMEOUT=5x"}, 78, []string{`bad duration "5x": KCONSUME_HANDLER_TIMEOUT: `}},
 		{"duration by file", []string{"run", "--config", late}, nil, 78, []string{`bad duration "5x": ` + late + ":3 handler-timeout: "}},
 		{"several at once", run("--order", "keys", "--max-buffer", "1x"), nil, 78, []string{"--order: write one of", "--max-buffer: write a number of bytes"}},
-		{"settings that do not fit", run("--heartbeat-interval", "50s"), nil, 78, []string{"heartbeat interval 50s", "session timeout 45s"}},
+		{"settings that do not fit", run("--heartbeat-interval", "50s"), nil, 78, []string{"heartbeat interval 50s is not shorter than the session timeout 45s"}},
 
 		{"two tiers alike", run("--retry", "5s,5s,30s"), nil, 78, []string{"--retry: tiers 1 and 2 are both 5s: to repeat the last tier raise --max-attempts"}},
 		{"plan: two tiers alike", plan("--retry", "1m,60s"), nil, 78, []string{"--retry: tiers 1 and 2 are both 1m"}},

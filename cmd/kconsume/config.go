@@ -47,8 +47,21 @@ func engineConfig(s *option.Set) engine.Config {
 		WriteBackoffMin: s.Duration("write-backoff-min"), WriteBackoffMax: s.Duration("write-backoff-max"),
 		WriteTimeout: s.Duration("write-timeout"), ReadTimeout: s.Duration("read-timeout"),
 
+		Oversize: engine.OversizePolicy(s.Text("oversize")), Emit: emitPolicies(s),
+
 		ExitIfUnreachable: s.Bool("exit-if-unreachable"),
 	}
+}
+
+// emitPolicies are the topics that a handler may emit to. A topic given twice
+// has the policy given last.
+func emitPolicies(s *option.Set) map[string]engine.EmitPolicy {
+	emit := map[string]engine.EmitPolicy{}
+	for _, e := range s.List("emit") {
+		topic, policy, _ := strings.Cut(e, "=")
+		emit[topic] = engine.EmitPolicy(policy)
+	}
+	return emit
 }
 
 // handlerConfig finds the handler's file and says how to run it. Handlers that

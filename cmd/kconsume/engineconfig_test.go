@@ -25,7 +25,7 @@ func settings(t *testing.T, vars map[string]string) *option.Set {
 func TestEverySettingReachesTheEngine(t *testing.T) {
 	base := engineConfig(settings(t, nil))
 	elsewhere := map[string]bool{ // read by the process itself
-		"config": true, "log-level": true, "log-format": true, "metrics": true, "admin": true,
+		"config": true, "log-level": true, "log-format": true, "metrics": true, "admin": true, "state-dir": true,
 		"handler": true, "handler-dir": true, "handler-sha256": true, "handler-arg": true, "handler-env": true,
 	}
 	other := map[option.Kind]string{
@@ -37,6 +37,8 @@ func TestEverySettingReachesTheEngine(t *testing.T) {
 		}
 		value := other[o.Kind]
 		switch o.Kind {
+		case option.Lines:
+			value = "x=outbox"
 		case option.Choice:
 			value = o.Choices[len(o.Choices)-1]
 		case option.Bool:

@@ -81,6 +81,9 @@ func run(ctx context.Context, in *invocation) error {
 	c := engineConfig(in.opts)
 	registry := newRegistry()
 	c.Deliverer, c.Logger, c.Registerer = h, logger, registry
+	if c.StateFile, err = stateFile(in, c.Group, logger); err != nil {
+		return errors.Join(err, stopHandler(h))
+	}
 	e, err := engine.New(c)
 	if err != nil {
 		return errors.Join(err, stopHandler(h))

@@ -91,6 +91,9 @@ func printStatus(in *invocation, s daemonStatus, path string) error {
 			rows = append(rows, []string{"problem", p})
 		}
 	}
+	for _, w := range s.Writes {
+		rows = append(rows, []string{"write fails", fmt.Sprintf("%s/%d: %s (%s), %d waiting", w.Topic, w.Partition, w.Reason, w.Kind, w.Waiting)})
+	}
 	if err := table(in.stdout, rows); err != nil || len(s.Stages) == 0 {
 		return err
 	}

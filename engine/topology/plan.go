@@ -50,7 +50,9 @@ type Actual struct {
 // Policy is what a plan may do.
 type Policy struct {
 	// Create allows new topics and new partitions. Main topics are never created.
-	Create       bool
+	Create bool
+	// Grow allows new partitions alone.
+	Grow         bool
 	DLQRetention time.Duration // of a DLQ that is created, 0 = unlimited
 	Bootstrap    string        // host:port list named in repair commands
 }
@@ -207,7 +209,11 @@ func (p *planner) missing(l *Line, b beside, main Topic) {
 		Configs: p.settings(b, main),
 	}
 	if !p.policy.Create {
-		p.problem(b.name, Missing, "it does not exist and --create-topics is off: kconsume topics apply, or %s", p.createCommand(c))
+		off := " and --create-topics is off"
+		if p.policy.Grow {
+			off = ""
+		}
+		p.problem(b.name, Missing, "it does not exist%s: kconsume topics apply, or %s", off, p.createCommand(c))
 		return
 	}
 	p.plan.Changes = append(p.plan.Changes, c)
@@ -238,7 +244,7 @@ func (p *planner) existing(l *Line, b beside, main, have Topic) {
 }
 
 func (p *planner) grow(l *Line, b beside, main, have Topic) {
-	if !p.policy.Create {
+	if !p.policy.Create && !p.policy.Grow {
 		p.problem(b.name, TooFew, "it has %d partitions, %s has %d, and --create-topics is off: kconsume topics apply, or %s", have.Partitions, l.Topic, main.Partitions,
 			p.command("kafka-topics.sh", "--alter --topic %s --partitions %d", b.name, main.Partitions))
 		return

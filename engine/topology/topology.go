@@ -52,6 +52,15 @@ type Line struct {
 // Tiers are the line's retry tiers, the first at index 0.
 func (l *Line) Tiers() []Stage { return l.Stages[1 : len(l.Stages)-1] }
 
+// StageTopics are the topics of the line's stages.
+func (l *Line) StageTopics() []string {
+	var names []string
+	for _, s := range l.Stages {
+		names = append(names, s.Topic)
+	}
+	return names
+}
+
 // Topology is every line of a consumer.
 type Topology struct {
 	Lines []Line
@@ -63,9 +72,7 @@ type Topology struct {
 func (t *Topology) Stages() []string {
 	var names []string
 	for _, l := range t.Lines {
-		for _, s := range l.Stages {
-			names = append(names, s.Topic)
-		}
+		names = append(names, l.StageTopics()...)
 	}
 	return names
 }

@@ -72,7 +72,7 @@ func start(t *testing.T, topic, group, probeLog string, flags ...string) *daemon
 		"--session-timeout", "6s", "--metrics", d.metrics,
 	}, flags...)
 	d.cmd = exec.Command(filepath.Join(bin, "kconsume"), args...)
-	d.cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+t.TempDir())
+	d.cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+t.TempDir(), "STATE_DIRECTORY="+t.TempDir())
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stderr, err := d.cmd.StderrPipe()
 	if err != nil {

@@ -70,6 +70,10 @@ func TestCommasAndLists(t *testing.T) {
 		{"handler-arg", nil, nil, "handler-arg: dsn=h1:1,h2:2", []string{"dsn=h1:1,h2:2"}, FromFile},
 		{"handler-arg", nil, nil, "handler-arg: ['dsn=h1:1,h2:2', '']", []string{"dsn=h1:1,h2:2", ""}, FromFile},
 		{"handler-env", flag("handler-env", "PGHOST=a,b", "HOME"), nil, "", []string{"PGHOST=a,b", "HOME"}, FromFlag},
+		{"emit", flag("emit", "a=outbox", "b=drop"), nil, "", []string{"a=outbox", "b=drop"}, FromFlag},
+		{"emit", nil, map[string]string{"KCONSUME_EMIT": "a=outbox\nb=buffer"}, "", []string{"a=outbox", "b=buffer"}, FromEnv},
+		{"emit", nil, nil, "emit: [a=outbox, b=drop]", []string{"a=outbox", "b=drop"}, FromFile},
+		{"emit", nil, nil, "", []string{}, FromDefault},
 		{"handler-dir", nil, nil, "", []string{"/usr/local/libexec/kconsume/handlers", "/usr/libexec/kconsume/handlers"}, FromDefault},
 	} {
 		got, origin := resolved(t, c.name, c.flags, c.env, c.file)
@@ -160,6 +164,10 @@ func TestBadValuesNameTheirPlace(t *testing.T) {
 		{"start", "2024-01-02", []string{"2006-01-02T15:04:05Z"}},
 		{"handler-sha256", "abc", []string{"64 hex"}},
 		{"handler-env", "=x", []string{"NAME=VALUE"}},
+		{"emit", "audit", []string{`"audit"`, "TOPIC=outbox"}},
+		{"emit", "audit=kept", []string{`"audit=kept"`, "TOPIC=buffer"}},
+		{"emit", "=drop", []string{`"=drop"`, "TOPIC=drop"}},
+		{"oversize", "drop", []string{"stop, pointer"}},
 		{"metrics", "9464", []string{"host:port"}},
 		{"admin", "tcp:127.0.0.1:1", []string{"unix:PATH"}},
 		{"admin", "/run/x.sock", []string{"unix:PATH"}},

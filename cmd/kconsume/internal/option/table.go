@@ -76,6 +76,10 @@ func retries() []Option {
 			Help: "create retry, replay and dead letter topics that are missing; never the main topic"},
 		{Name: "dlq-retention", Kind: Duration, Arg: "DURATION", Default: "unlimited", Zero: "unlimited", Use: Run | Topics,
 			Help: "retention of a dead letter topic that is created"},
+		{Name: "oversize", Kind: Choice, Arg: "POLICY", Default: "stop", Choices: []string{"stop", "pointer"}, Use: Run,
+			Help: "a record too large for a retry or dead letter topic: stop = its partition waits until the topic takes it, pointer = a small record that names it is dead-lettered in its place"},
+		{Name: "emit", Kind: Lines, Arg: "TOPIC=POLICY", Use: Run, Check: checkEmit,
+			Help: "topic that the handler may emit to, and what becomes of a record that cannot be sent: outbox = its source record is not done before it is, buffer = it waits in memory (a quarter of max-buffer), drop = one try; losses are counted. Repeatable, in the environment one per line"},
 	}
 }
 
@@ -127,6 +131,8 @@ func service() []Option {
 	return []Option{
 		{Name: "metrics", Arg: "HOST:PORT", Default: "127.0.0.1:9464", Empty: true, Use: Run, Check: checkHostPort,
 			Help: "address of /metrics, /livez and /readyz; empty = off"},
+		{Name: "state-dir", Arg: "DIR", Use: Run,
+			Help: "where it remembers what it had in hand when it died (default: $STATE_DIRECTORY, /var/lib/kconsume for root, else kconsume in $XDG_STATE_HOME or ~/.local/state)"},
 		{Name: "admin", Arg: "unix:PATH", Use: Run | Status, Computed: adminSocket, Check: checkAdmin,
 			Help: "address of the admin API (default: a socket in the runtime directory, named after the group)"},
 	}
@@ -171,6 +177,14 @@ func checkAdmin(v string) string {
 func checkSHA256(v string) string {
 	if len(v) != 64 || strings.Trim(strings.ToLower(v), "0123456789abcdef") != "" {
 		return "write the 64 hex digits that sha256sum prints"
+	}
+	return ""
+}
+
+func checkEmit(v string) string {
+	topic, policy, _ := strings.Cut(v, "=")
+	if topic == "" || policy != "outbox" && policy != "buffer" && policy != "drop" {
+		return "write TOPIC=outbox, TOPIC=buffer or TOPIC=drop"
 	}
 	return ""
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -67,9 +68,9 @@ func TestVerdicts(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			charges := 0
+			var charges atomic.Int32
 			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				charges++
+				charges.Add(1)
 				tt.gateway(w, r)
 			}))
 			defer srv.Close()
@@ -84,8 +85,8 @@ func TestVerdicts(t *testing.T) {
 				t.Errorf("%v:\ngot  class %d, reason %q, code %q (rule %s)\nwant class %d, reason %q, code %q",
 					err, got.Class, got.Reason, got.Code, got.Rule, tt.want.Class, tt.want.Reason, tt.want.Code)
 			}
-			if (charges == 1) != tt.charged || (db.statements == 1) != tt.stored {
-				t.Errorf("%d charges, %d statements; want charged %v, stored %v", charges, db.statements, tt.charged, tt.stored)
+			if (charges.Load() == 1) != tt.charged || (db.statements == 1) != tt.stored {
+				t.Errorf("%d charges, %d statements; want charged %v, stored %v", charges.Load(), db.statements, tt.charged, tt.stored)
 			}
 		})
 	}

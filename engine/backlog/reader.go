@@ -1,6 +1,6 @@
-// Package waiting looks at the records that wait on retry topics: whose they
+// Package backlog looks at the records that wait on retry topics: whose they
 // are, and which of them their group has not passed yet.
-package waiting
+package backlog
 
 import (
 	"context"

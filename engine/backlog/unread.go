@@ -1,8 +1,10 @@
-package waiting
+package backlog
 
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/kconsume/kconsume/engine/record"
 )
@@ -11,6 +13,10 @@ import (
 // of which the group has no offset. Beyond that it takes one to be there: a
 // topic read for nothing costs less than a record that nobody reads.
 const unreadBytes = 64 << 20
+
+// maxGroupName bounds the names that are kept, in bytes. Kafka's own bound is
+// that of a string in its protocol.
+const maxGroupName = 255
 
 var errFound = errors.New("found")
 
@@ -96,4 +102,25 @@ func (r *Reader) Count(ctx context.Context, group string, names []string, b *Bud
 		}
 	}
 	return out, nil
+}
+
+// Groups are the groups whose records lie on some topics, at most so many.
+func (r *Reader) Groups(ctx context.Context, names []string, most int, b *Budget) ([]string, error) {
+	spans, err := r.Spans(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	for _, s := range spans {
+		_, err := r.Scan(ctx, s, s.Start, b, func(rec *record.Record) error {
+			if g, ok := Header(rec, HeaderGroup); ok && g != "" && len(g) <= maxGroupName && len(seen) < most {
+				seen[g] = true
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return slices.Sorted(maps.Keys(seen)), nil
 }
