@@ -142,8 +142,29 @@ func (m *membership) generation(over context.Context, gen *kafka.Generation) {
 	case <-end.done:
 	case <-m.loop.work.Done():
 	}
+	m.awaitCoordinator()
 	if lines := m.subs.takeUp(); lines != nil {
 		m.balance.setLines(lines)
+	}
+}
+
+// coordinatorPause is the time between two questions to a coordinator that does
+// not answer.
+const coordinatorPause = 200 * time.Millisecond
+
+// awaitCoordinator holds the next join back until the group's coordinator
+// answers, for a session at most. The client gives its member id up when a join
+// fails for any reason: the group would then wait for a member that is gone, and
+// every partition would change hands.
+func (m *membership) awaitCoordinator() {
+	ctx, cancel := context.WithTimeout(m.loop.work, m.cfg.SessionTimeout)
+	defer cancel()
+	any := map[string][]int{m.topo.Lines[0].Topic: {0}}
+	for {
+		if _, err := m.cluster.committed(ctx, m.cfg.Group, any); err == nil || ctx.Err() != nil {
+			return
+		}
+		sleep(ctx, coordinatorPause)
 	}
 }
 

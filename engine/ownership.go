@@ -3,8 +3,9 @@ package engine
 import "time"
 
 // started begins a generation. What this member owned goes on untouched where
-// it is ours again in the same or the very next generation; everything else is
-// dropped, and read anew from its committed offset.
+// it is ours again in the same or the very next generation: nobody else can have
+// owned it between. Everything else is dropped, and read anew from its committed
+// offset.
 type started struct{ gen *generation }
 
 func (s *started) apply(l *loop) {
@@ -12,11 +13,13 @@ func (s *started) apply(l *loop) {
 	l.gen, l.lastGen, l.ending = s.gen, s.gen, nil
 	l.frozen.suspect = false // a generation just joined is ours
 	l.met.Generations.Inc()
-	follows := before != nil && before.member == s.gen.member && (s.gen.id == before.id || s.gen.id == before.id+1)
 	for p := range l.owned {
-		if _, ours := s.gen.starts[topicPartition{p.stage.Topic, p.lane.id}]; !ours || !follows {
+		at, ours := s.gen.starts[topicPartition{p.stage.Topic, p.lane.id}]
+		if !ours || !follows(before, s.gen, p, at) {
 			l.dropPartition(p)
+			continue
 		}
+		p.committed = max(p.committed, at.committed) // the answer to a commit may have been lost
 	}
 	if l.drain == nil {
 		for tp, at := range s.gen.starts {
@@ -39,6 +42,19 @@ func (s *started) apply(l *loop) {
 	}
 	l.askLayout()
 	l.watch.search()
+}
+
+// follows reports that a partition which is ours in both generations was nobody
+// else's between them. A member whose id the client has lost is known by what is
+// committed: a group that was made anew has other offsets.
+func follows(before, now *generation, p *partition, at start) bool {
+	if before == nil {
+		return false
+	}
+	if before.member == now.member {
+		return now.id == before.id || now.id == before.id+1
+	}
+	return now.id == before.id+1 && at.committed >= p.committed && at.committed <= p.track.committable()
 }
 
 // ended says that a generation is over; done is closed when the loop has let go.
