@@ -133,9 +133,12 @@ func (e *Engine) prepare(ctx context.Context) (leftovers [][]topology.Stage, err
 		if err = e.ensureTopics(ctx, k); err == nil {
 			leftovers, err = findLeftovers(ctx, k, e.cfg.Group, e.topo)
 		}
-		if err == nil || ctx.Err() != nil || ClassOf(err) == ErrConfig {
+		if err == nil {
 			said.set("start", "")
-			return leftovers, err
+			return leftovers, nil
+		}
+		if ctx.Err() != nil || ClassOf(err) == ErrConfig {
+			return nil, err
 		}
 		if topics.ClassOf(err) == topics.Denied {
 			return nil, &Error{ErrDenied, err}
