@@ -19,6 +19,7 @@ type cluster struct {
 	clientID  string
 	transport *router
 	client    *kafka.Client
+	conns     conns
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
@@ -32,14 +33,8 @@ func newCluster(c Config, topics []string) *cluster {
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: 5 * time.Second}).DialContext
 	}
-	k := &cluster{brokers: c.Brokers, addr: kafka.TCP(c.Brokers...), clientID: c.ClientID}
-	k.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := dial(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		return &boundConn{Conn: conn}, nil
-	}
+	k := &cluster{brokers: c.Brokers, addr: kafka.TCP(c.Brokers...), clientID: c.ClientID, conns: conns{open: map[*boundConn]struct{}{}}}
+	k.dial = k.conns.dialer(dial)
 	k.transport = newRouter(topics, k.newTransport)
 	k.client = &kafka.Client{Addr: k.addr, Transport: k.transport, Timeout: requestTimeout}
 	return k
@@ -52,7 +47,11 @@ func (k *cluster) newTransport(topics []string) *kafka.Transport {
 	}
 }
 
-func (k *cluster) close() { k.transport.close() }
+// close ends everything that is under way: nothing is sent any more.
+func (k *cluster) close() {
+	k.transport.close()
+	k.conns.cutAll()
+}
 
 // layout says who leads which partition. A leader of −1 is nobody, for now.
 type layout map[string][]int32

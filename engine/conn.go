@@ -1,10 +1,50 @@
 package engine
 
 import (
+	"context"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 )
+
+// conns are the connections of an engine. Cutting them ends, at once, whatever
+// still waits for a broker that does not answer. Safe for concurrent use.
+type conns struct {
+	mu   sync.Mutex
+	open map[*boundConn]struct{}
+	cut  bool
+}
+
+// dialer opens connections that are cut with all others.
+func (c *conns) dialer(dial func(ctx context.Context, network, address string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		b := &boundConn{Conn: conn, all: c}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.cut {
+			conn.Close()
+			return nil, net.ErrClosed
+		}
+		c.open[b] = struct{}{}
+		return b, nil
+	}
+}
+
+// cutAll closes every connection; no other is opened from then on.
+func (c *conns) cutAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cut = true
+	for b := range c.open {
+		b.Conn.Close()
+	}
+	clear(c.open)
+}
 
 // connLife bounds a single read or write that the client sets no deadline
 // for (SASL runs without): a mute broker would hang it for ever.
@@ -14,6 +54,7 @@ const connLife = 2 * time.Minute
 // client's goroutines use a connection at once.
 type boundConn struct {
 	net.Conn
+	all           *conns
 	reads, writes atomic.Bool // the client has set a deadline of its own
 }
 
@@ -49,4 +90,12 @@ func (c *boundConn) Write(b []byte) (int, error) {
 		}
 	}
 	return c.Conn.Write(b)
+}
+
+// Close closes the connection.
+func (c *boundConn) Close() error {
+	c.all.mu.Lock()
+	delete(c.all.open, c)
+	c.all.mu.Unlock()
+	return c.Conn.Close()
 }

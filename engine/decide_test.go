@@ -16,6 +16,12 @@ func tiers(ds ...time.Duration) []topology.Stage {
 	return out
 }
 
+// leftover is a policy for records out of a tier of earlier settings.
+func leftover(p policy, delay time.Duration) policy {
+	p.after = delay
+	return p
+}
+
 func TestDecide(t *testing.T) {
 	now := time.UnixMilli(1_000_000)
 	two := policy{tiers: tiers(5*time.Second, 30*time.Second), maxAttempts: 3, retryAfterMax: 30 * time.Second}
@@ -52,6 +58,14 @@ func TestDecide(t *testing.T) {
 		{"retry after, short", two, 0, after(2 * time.Second), decision{route: routeRetry, failed: 1, tier: 0, due: now.Add(2 * time.Second), reason: "transient"}},
 		{"retry after, between", two, 0, after(20 * time.Second), decision{route: routeRetry, failed: 1, tier: 1, due: now.Add(20 * time.Second), reason: "transient"}},
 		{"retry after, too long", two, 0, after(time.Hour), decision{route: routeRetry, failed: 1, tier: 1, due: now.Add(30 * time.Second), reason: "transient"}},
+		{"leftover, to the next longer tier", leftover(more, 10*time.Second), 1, transient, decision{route: routeRetry, failed: 2, tier: 1, due: now.Add(30 * time.Second), reason: "transient"}},
+		{"leftover, shorter than all", leftover(more, time.Second), 4, transient, decision{route: routeRetry, failed: 5, tier: 0, due: now.Add(5 * time.Second), reason: "transient"}},
+		{"leftover, no tier is longer", leftover(more, time.Minute), 1, transient, decision{route: routeDead, failed: 2, reason: "transient"}},
+		{"leftover, as long as the longest", leftover(more, 30*time.Second), 1, transient, decision{route: routeDead, failed: 2, reason: "transient"}},
+		{"leftover, at the limit", leftover(two, time.Second), 2, transient, decision{route: routeDead, failed: 3, reason: "transient"}},
+		{"leftover, no tiers", leftover(none, time.Second), 0, transient, decision{route: routeDead, failed: 1, reason: "transient"}},
+		{"leftover, retry after", leftover(more, time.Hour), 1, after(7 * time.Second), decision{route: routeRetry, failed: 2, tier: 1, due: now.Add(7 * time.Second), reason: "transient"}},
+		{"leftover, ack", leftover(two, time.Second), 1, plugin.Verdict{Class: plugin.ClassAck}, decision{route: routeSettle, failed: 1}},
 		{"retry after at the limit", two, 2, after(time.Second), decision{route: routeDead, failed: 3, reason: "transient"}},
 	} {
 		if got := c.p.decide(c.failed, &c.v, now); got != c.want {

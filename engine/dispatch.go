@@ -65,6 +65,10 @@ func (l *loop) admit(p *partition, rec *record.Record, c *chunk, now int64) {
 // enter makes a record ready, or queues it behind its key.
 func (l *loop) enter(p *partition, slot uint64) {
 	it := p.track.at(slot)
+	if len(p.lane.running) > 0 && p.lane.running.hold(p.placeOf(slot), ref{p, slot}) {
+		it.state = itemQueued
+		return
+	}
 	if it.keyed && !p.lane.keys.enter(it.key, ref{p, slot}) {
 		it.state = itemQueued
 		return
@@ -236,9 +240,13 @@ func (l *loop) answer(handle uint64, v *plugin.Verdict, late bool, handler strin
 	p.flying--
 	l.inFlight--
 	l.flyBytes -= len(it.rec.Key) + len(it.rec.Value)
+	place := p.placeOf(slot)
 	if late {
-		l.late[handle] = lateCall{p: p, key: key, keyed: keyed}
+		l.late[handle] = lateCall{p: p, key: key, keyed: keyed, place: place}
 		p.late++
+		if !p.gone { // else it was noted when the partition was lost
+			p.lane.running.add(place)
+		}
 	}
 	// The answer to a call that we cancelled is no verdict.
 	cancelled := v.Class == plugin.ClassUnspecified && v.Rule == plugin.RuleCancelled
@@ -249,6 +257,9 @@ func (l *loop) answer(handle uint64, v *plugin.Verdict, late bool, handler strin
 		// The key is freed last: what comes behind a forward of its key is
 		// written behind it.
 		l.leaveKey(p.lane, key, keyed)
+		if p.gone {
+			l.ranOut(p.lane, place)
+		}
 	}
 	l.free(p)
 }
@@ -262,6 +273,7 @@ func (l *loop) ended(handle uint64) {
 	delete(l.late, handle)
 	c.p.late--
 	l.leaveKey(c.p.lane, c.key, c.keyed)
+	l.ranOut(c.p.lane, c.place)
 	l.free(c.p)
 }
 

@@ -10,8 +10,9 @@
 // Read it in this order: membership.go joins the group and tells the loop of
 // each generation; ownership.go takes and gives up partitions; fetching.go
 // reads them; dispatch.go admits each record, sends it, and takes the answer;
-// decide.go says what becomes of it; forward.go writes it on; tracker.go and
-// commit.go let the commit follow. loop.go turns all of it.
+// decide.go says what becomes of it; forward.go and emit.go say what is written
+// on, and sink.go writes it; tracker.go and commit.go let the commit follow.
+// loop.go turns all of it.
 //
 // The main topic, the retry tiers and the replay topic are one thing: a stage,
 // a topic with a delay. Partition p of every stage is a lane, which belongs to

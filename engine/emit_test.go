@@ -182,7 +182,7 @@ func TestEmitOutbox(t *testing.T) {
 }
 
 // What was not acknowledged is emitted again by the next owner, under its name.
-func TestEmitOutboxSurvivesAKill(t *testing.T) {
+func TestEmitOutboxSurvivesAStopCutShort(t *testing.T) {
 	inWorld(t, 1, []string{"t"}, func(w *world) {
 		w.topic("a", 2, 100000)
 		cfg, _ := w.emitConfig(emitting(&calls{}, "a"), map[string]engine.EmitPolicy{"a": engine.EmitOutbox})
@@ -324,6 +324,28 @@ func TestEmitBuffer(t *testing.T) {
 	})
 }
 
+// A stop sends what is buffered first, if it can within the drain timeout.
+func TestEmitBufferIsSentBeforeAStop(t *testing.T) {
+	inWorld(t, 1, []string{"t"}, func(w *world) {
+		w.topic("a", 1, 1<<20)
+		cfg, reg := w.emitConfig(emitting(&calls{}, "a"), map[string]engine.EmitPolicy{"a": engine.EmitBuffer})
+		cfg.WriteAttempts = 1
+		refused := w.refuse("a", kerr.NotEnoughReplicas, 5)
+		w.produce(values("t", "ok", "ok", "ok")...)
+		r := w.start(cfg)
+		if err := refused.Wait(w.t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		r.end()
+		if n := len(w.read("a")); n != 3 {
+			t.Errorf("%d records were emitted, want 3", n)
+		}
+		if n := counted(t, reg, "kconsume_emit_lost_total", nil); n != 0 {
+			t.Errorf("%v counted as lost", n)
+		}
+	})
+}
+
 // A dropped topic has one try: no retry of ours or of the client's.
 func TestEmitDrop(t *testing.T) {
 	inWorld(t, 1, []string{"t"}, func(w *world) {
@@ -389,55 +411,4 @@ func TestEmitToATopicThatComesLater(t *testing.T) {
 			t.Error("the partition's failures are not counted")
 		}
 	})
-}
-
-// What is too large for its topic: with an outbox its source waits, or becomes a
-// dead letter; without one it is lost, and counted.
-func TestEmitOversize(t *testing.T) {
-	for name, c := range map[string]struct {
-		emit     engine.EmitPolicy
-		oversize engine.OversizePolicy
-		emitted  int // of 3
-		dead     int
-		lag      int64
-		lost     int
-	}{
-		"outbox, stop":    {engine.EmitOutbox, engine.OversizeStop, 2, 0, 2, 0},
-		"outbox, pointer": {engine.EmitOutbox, engine.OversizePointer, 2, 1, 0, 0},
-		"buffer":          {engine.EmitBuffer, engine.OversizeStop, 2, 0, 0, 1},
-		"drop":            {engine.EmitDrop, engine.OversizePointer, 2, 0, 0, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, 1, []string{"t"}, func(w *world) {
-				w.topic("a", 1, 3000)
-				cfg, reg := w.emitConfig(emitting(&calls{}, "a"), map[string]engine.EmitPolicy{"a": c.emit})
-				cfg.Oversize = c.oversize
-				w.produce(values("t", "ok", noise("ok", 5000), "ok")...)
-				r := w.start(cfg)
-				time.Sleep(20 * time.Second)
-				if n, lag := len(w.read("a")), w.lag("g", "t"); n != c.emitted || lag != c.lag {
-					t.Errorf("%d emitted, lag %d; want %d, %d", n, lag, c.emitted, c.lag)
-				}
-				if n := counted(t, reg, "kconsume_emit_lost_total", map[string]string{"reason": "too_large"}); int(n) != c.lost {
-					t.Errorf("%v lost, want %d", n, c.lost)
-				}
-				dead := w.read("t.dlq")
-				if len(dead) != c.dead {
-					t.Errorf("%d dead letters, want %d", len(dead), c.dead)
-				}
-				for _, rec := range dead {
-					h := headersOf(rec)
-					if string(rec.Value) != noise("ok", 5000) || h["X-Error-Class"] != "oversize" || h["X-Error-Code"] != "emit_too_large" || !strings.Contains(h["X-Error-Message"], "max.message.bytes of a") {
-						t.Errorf("the dead letter has headers %v", h)
-					}
-				}
-				w.setting("a", "max.message.bytes", "100000")
-				time.Sleep(20 * time.Second)
-				r.end()
-				if lag := w.lag("g", "t"); lag != 0 {
-					t.Errorf("lag %d at the end", lag)
-				}
-			})
-		})
-	}
 }

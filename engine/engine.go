@@ -81,7 +81,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	l := newLoop(e.cfg, e.topo, k, d, e.met)
 	l.fail = fail
 	if l.journal, err = openJournal(e.cfg.StateFile); err != nil {
-		return configError("%v: choose another state directory, or none", err)
+		return configError("%v: give this one a state folder (--state-dir) of its own", err)
 	}
 	defer func() {
 		if err := l.journal.close(); err != nil {
@@ -109,6 +109,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	leave()
 	m.close()
 	joined.Wait()
+	l.finish()
 	if ended, ok := errors.AsType[*Error](context.Cause(stop)); ok {
 		return ended
 	}

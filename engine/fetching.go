@@ -212,22 +212,40 @@ func fetchReason(err error) string {
 	return "other"
 }
 
-// offsetLost follows the policy where a position no longer exists. A tier is
-// always read from its beginning: --offset-lost is for main topics.
+// offsetLost notes that a position no longer exists. The metadata tells first
+// whether that is because the topic was made anew.
 func (l *loop) offsetLost(p *partition, part *fetch.Part) {
-	policy := l.cfg.OffsetLost
-	if p.stage.Name != stageMain {
-		policy = OffsetEarliest
-	}
-	l.met.OffsetsLost.WithLabelValues(p.stage.Topic).Inc()
-	text := fmt.Sprintf("offset %d of %s/%d no longer exists (log start %d, end %d)", part.Offset, p.stage.Topic, p.lane.id, part.LogStart, part.HighWatermark)
-	if policy == OffsetFail {
-		l.fail(&Error{ErrOffset, fmt.Errorf("%s: choose where to go on with --offset-lost earliest or latest", text)})
-		return
-	}
-	l.log.Error(text, "going_on_from", string(policy))
-	l.relocate(p, policy)
+	p.lost = fmt.Sprintf("offset %d of %s/%d no longer exists (log start %d, end %d)", part.Offset, p.stage.Topic, p.lane.id, part.LogStart, part.HighWatermark)
+	p.pauseTo = time.Now().Add(requestTimeout) // until the answer
+	l.askLayout()
 }
+
+// afterLoss follows the policy where positions no longer exist in the topic that
+// they are of. A tier is always read from its beginning: --offset-lost is for
+// main topics.
+func (l *loop) afterLoss() {
+	for p := range l.owned {
+		text := p.lost
+		p.lost = ""
+		if text == "" || p.anew {
+			continue
+		}
+		policy := l.cfg.OffsetLost
+		if p.stage.Name != stageMain {
+			policy = OffsetEarliest
+		}
+		l.met.OffsetsLost.WithLabelValues(p.stage.Topic).Inc()
+		if policy == OffsetFail {
+			l.fail(&Error{ErrOffset, fmt.Errorf("%s: choose where to go on with --offset-lost earliest or latest", text)})
+			return
+		}
+		l.log.Error(text, "going_on_from", string(policy))
+		l.relocate(p, policy)
+	}
+}
+
+// relocatePause is the least time between two attempts to find where to go on.
+const relocatePause = time.Second
 
 // relocate finds out where a partition goes on under a policy.
 func (l *loop) relocate(p *partition, policy OffsetPolicy) {
@@ -235,6 +253,9 @@ func (l *loop) relocate(p *partition, policy OffsetPolicy) {
 	topic, id, from := p.stage.Topic, int(p.lane.id), p.position
 	l.task(func(ctx context.Context) event {
 		offset, err := l.cluster.listOffset(ctx, topic, id, policy, time.Time{})
+		if err != nil {
+			sleep(ctx, relocatePause)
+		}
 		return &relocated{p: p, policy: policy, from: from, offset: offset, err: err}
 	})
 }
@@ -256,9 +277,9 @@ func (r *relocated) apply(l *loop) {
 		l.setPartProblem(p, r.err.Error())
 		if p.anew {
 			l.relocate(p, r.policy) // no fetch would bring it here again
-			return
+		} else {
+			p.pauseTo = time.Time{}
 		}
-		p.pauseTo = time.Now().Add(time.Second)
 		return
 	}
 	p.pauseTo = time.Time{}

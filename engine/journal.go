@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // journal remembers, over the death of this process, whether it ended cleanly
@@ -27,7 +28,8 @@ import (
 // synced. The owner loop alone uses it.
 type journal struct {
 	path     string
-	file     *os.File       // nil: there is no journal
+	file     *os.File // nil: there is no journal
+	lock     *os.File
 	crashes  map[string]int // of records that were in hand when the process died
 	unclean  bool           // the last end was
 	answered bool           // this process has had an answer to a record that is no suspect
@@ -46,6 +48,9 @@ func openJournal(path string) (*journal, error) {
 	if path == "" {
 		return j, nil
 	}
+	if err := j.own(); err != nil {
+		return nil, err
+	}
 	old, err := os.Open(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("open journal: %w", err)
@@ -62,6 +67,21 @@ func openJournal(path string) (*journal, error) {
 		}
 	}
 	return j, j.rewrite()
+}
+
+// own takes the journal for this process. The lock is a file beside it, as the
+// journal itself is replaced, and ends with the process, however that ends.
+func (j *journal) own() error {
+	lock, err := os.OpenFile(j.path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("open journal: %w", err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		lock.Close()
+		return fmt.Errorf("open journal %s: another process of this group uses it", j.path)
+	}
+	j.lock = lock
+	return nil
 }
 
 // read takes a journal's lines in.
@@ -150,5 +170,5 @@ func (j *journal) close() error {
 		return nil
 	}
 	_, err := fmt.Fprintln(j.file, "clean")
-	return errors.Join(err, j.file.Close())
+	return errors.Join(err, j.file.Close(), j.lock.Close())
 }

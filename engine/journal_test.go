@@ -104,6 +104,25 @@ func TestNoBlameWithoutProof(t *testing.T) {
 	})
 }
 
+// Two engines must not write one journal.
+func TestJournalHasOneOwner(t *testing.T) {
+	inWorld(t, 1, []string{"t"}, func(w *world) {
+		c := w.config(probe(&calls{}))
+		c.StateFile = filepath.Join(w.t.TempDir(), "state")
+		first := w.start(c)
+		time.Sleep(5 * time.Second)
+		second := w.start(c)
+		if err := <-second.done; engine.ClassOf(err) != engine.ErrConfig {
+			t.Errorf("got %v, want an error of class config", err)
+		}
+		second.stop()
+		first.end()
+		again := w.start(c)
+		time.Sleep(time.Second)
+		again.end()
+	})
+}
+
 // After a clean end nothing goes one at a time; after an unclean one the first
 // records of each partition do.
 func TestCareAfterAnUncleanEnd(t *testing.T) {

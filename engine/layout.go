@@ -60,6 +60,7 @@ func (o *laidOut) apply(l *loop) {
 	l.checkEmitted()
 	l.lead()
 	reshaped := l.identify(o.ids)
+	l.afterLoss()
 	for _, ln := range l.topo.Lines {
 		if o.layout.covered(&ln) < len(o.layout[ln.Topic]) {
 			l.watch.hurry() // ours have to grow first

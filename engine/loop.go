@@ -104,6 +104,7 @@ type lateCall struct {
 	p     *partition
 	key   uint64
 	keyed bool
+	place place
 }
 
 func newLoop(c Config, topo *topology.Topology, k *cluster, d Deliverer, m *metrics.Engine) *loop {
@@ -136,15 +137,11 @@ func newLoop(c Config, topo *topology.Topology, k *cluster, d Deliverer, m *metr
 }
 
 // run is the loop. stop ends it: what was begun is finished within the drain
-// timeout, committed, and run returns.
+// timeout, committed, and run returns. What runs beside it is left to finish.
 func (l *loop) run(stop context.Context) {
 	defer func() {
 		l.cancel()
 		close(l.over)
-		l.tasks.Wait()
-		l.loseRest()
-		l.writers.close()
-		l.writers.count(l.met)
 	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -163,6 +160,15 @@ func (l *loop) run(stop context.Context) {
 		l.takePending()
 		timer.Reset(l.step(time.Now()))
 	}
+}
+
+// finish waits for what runs beside the loop, once the connections are cut, and
+// closes the writers last.
+func (l *loop) finish() {
+	l.tasks.Wait()
+	l.loseRest()
+	l.writers.close()
+	l.writers.count(l.met)
 }
 
 // takePending takes what else has come by now, so that one step serves it all.
@@ -188,7 +194,9 @@ func (l *loop) step(now time.Time) time.Duration {
 		l.release(now)
 		l.dispatch(now)
 		wake.add(l.lastDue)
-		wake.add(l.pumpSinks(now))
+		if l.drain == nil || !l.drain.cut { // else forwards are given up
+			wake.add(l.pumpSinks(now))
+		}
 	}
 	wake.add(l.planFetches(now))
 	wake.add(l.planCommit(now))
@@ -253,7 +261,7 @@ func (l *loop) addPartition(so stageOf, id int32, committed, position int64) {
 	lid := laneID{so.line.Topic, int(id)}
 	ln := l.lanes[lid]
 	if ln == nil {
-		ln = &lane{line: so.line, id: id, keys: newKeys()}
+		ln = &lane{line: so.line, id: id, keys: newKeys(), running: running{}}
 		l.lanes[lid] = ln
 	}
 	p := &partition{
@@ -301,6 +309,7 @@ func (l *loop) dropPartition(p *partition) {
 		switch it := p.track.at(s); it.state {
 		case itemFlying:
 			cancel = append(cancel, p.handle(s))
+			p.lane.running.add(p.placeOf(s))
 		case itemReady:
 			l.leaveKey(p.lane, it.key, it.keyed)
 		}
@@ -319,7 +328,7 @@ func (l *loop) free(p *partition) {
 	}
 	l.parts[p.idx] = nil
 	lid := laneID{p.lane.line.Topic, int(p.lane.id)}
-	if p.lane.keys.idle() && l.lanes[lid] == p.lane && !l.ownsLane(p.lane) {
+	if p.lane.keys.idle() && len(p.lane.running) == 0 && l.lanes[lid] == p.lane && !l.ownsLane(p.lane) {
 		delete(l.lanes, lid)
 	}
 }

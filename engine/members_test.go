@@ -147,6 +147,35 @@ func TestLateCallKeepsItsKey(t *testing.T) {
 	})
 }
 
+// A record without a key has no key to occupy: it is not handed out again itself
+// while its late call runs.
+func TestLateCallKeepsItsRecord(t *testing.T) {
+	inWorld(t, 1, []string{"t"}, func(w *world) {
+		var c calls
+		h := plugin.HandlerFunc(func(_ context.Context, m *plugin.Message) error {
+			i := c.add(m)
+			defer c.end(i)
+			if m.Attempt == 1 {
+				time.Sleep(20 * time.Second) // deaf to its context
+			}
+			return nil
+		})
+		w.produce(&kgo.Record{Topic: "t", Value: []byte("v")})
+		cfg := w.config(h)
+		cfg.HandlerTimeout = 2 * time.Second
+		r := w.start(cfg)
+		time.Sleep(40 * time.Second)
+		r.end()
+		all := c.all()
+		if len(all) != 2 || all[1].msg.Attempt != 2 {
+			t.Fatalf("%d deliveries, want 2", len(all))
+		}
+		if all[1].at.Before(all[0].release) {
+			t.Errorf("the second delivery began %v before the first call had ended", all[0].release.Sub(all[1].at))
+		}
+	})
+}
+
 // A retry topic that refuses writes: nothing is committed past the record, it is
 // tried again, and other records are not held up.
 func TestForwardsNeverGiveUp(t *testing.T) {

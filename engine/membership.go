@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/kconsume/kconsume/engine/topology"
@@ -96,17 +95,24 @@ func (m *membership) run(ctx context.Context) {
 	}
 }
 
-// close leaves the group. It waits as long as a mute broker allows, within a bound.
+// leaveWait is what a stop gives the group to take note of our leaving.
+const leaveWait = 2 * time.Second
+
+// close leaves the group. A broker that does not answer within leaveWait is cut
+// off, and whatever else waits for it too.
 func (m *membership) close() {
-	var done sync.WaitGroup
-	done.Go(func() { _ = m.group.Close() }) // leaving is a courtesy: a session ends by itself
-	wait := make(chan struct{})
-	go func() { done.Wait(); close(wait) }()
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		_ = m.group.Close() // leaving is a courtesy: a session ends by itself
+	}()
 	select {
-	case <-wait:
-	case <-time.After(closeWait):
-		m.log.Warn("the group did not answer to our leaving: our partitions move when the session ends", "group", m.cfg.Group)
+	case <-left:
+	case <-time.After(leaveWait):
+		m.log.Warn("the group did not take note of our leaving: our partitions move when the session ends", "group", m.cfg.Group)
 	}
+	m.cluster.close()
+	<-left
 }
 
 // generation guards one generation: it returns only when that is over and the

@@ -67,6 +67,9 @@ type ended struct {
 // member that waits holds up the whole group.
 const endWait = time.Second
 
+// commitWait bounds a last commit that a coordinator does not answer.
+const commitWait = time.Second
+
 // ending is a generation being closed: no new record is sent, what is in flight
 // is given a little time, and what is settled is committed once more.
 type ending struct {
@@ -117,18 +120,25 @@ func (l *loop) stepEnding(now time.Time) time.Time {
 	if !l.quiet() && now.Before(e.until) {
 		return e.until
 	}
-	if l.committing {
-		return time.Time{} // its end is an event
-	}
-	if !e.committed {
-		e.committed = true
-		if l.commit(now) {
-			return time.Time{}
+	if hard := e.until.Add(commitWait); now.Before(hard) {
+		if l.committing {
+			return hard // or its end, which is an event
+		}
+		if !e.committed {
+			e.committed = true
+			if l.commit(now) {
+				return hard
+			}
 		}
 	}
-	close(e.done)
-	l.gen, l.ending = nil, nil
+	l.letGo()
 	return time.Time{}
+}
+
+// letGo ends the generation for the loop.
+func (l *loop) letGo() {
+	close(l.ending.done)
+	l.gen, l.ending = nil, nil
 }
 
 // quiet reports that nothing which was begun is unfinished.
@@ -211,7 +221,15 @@ func (l *loop) unclog(now time.Time) {
 // time is over; it returns when to look again.
 func (l *loop) stepDrain(now time.Time) time.Time {
 	d := l.drain
-	if d == nil || l.stopped || l.ending != nil {
+	if d == nil || l.stopped {
+		return time.Time{}
+	}
+	hard := d.until.Add(cutWait + commitWait)
+	if !now.Before(hard) {
+		if l.ending != nil {
+			l.letGo()
+		}
+		l.stopped = true
 		return time.Time{}
 	}
 	if !d.cut && !(l.quiet() && l.loose == 0) {
@@ -220,22 +238,16 @@ func (l *loop) stepDrain(now time.Time) time.Time {
 		}
 		l.cut(now)
 	}
-	if d.cut && l.inFlight > 0 && now.Before(d.cutUntil) {
+	switch {
+	case l.ending != nil || l.committing:
+		return hard
+	case d.cut && l.inFlight > 0 && now.Before(d.cutUntil):
 		return d.cutUntil
-	}
-	if l.committing {
-		return time.Time{}
-	}
-	if l.gen == nil {
-		if l.uncommitted() && now.Before(d.until) {
-			return d.until // between two generations: the next one can commit
-		}
-		l.stopped = true
-		return time.Time{}
-	}
-	if d.commits < drainCommits && l.commit(now) {
+	case l.gen == nil && l.uncommitted() && now.Before(d.until):
+		return d.until // between two generations: the next one can commit
+	case l.gen != nil && d.commits < drainCommits && l.commit(now):
 		d.commits++
-		return time.Time{}
+		return hard
 	}
 	l.stopped = true
 	return time.Time{}

@@ -24,9 +24,10 @@ type line struct {
 // lane is partition p of every stage of a line. It belongs to one member as a
 // whole, and a key of it is handled by one call at a time.
 type lane struct {
-	line *line
-	id   int32
-	keys keys
+	line    *line
+	id      int32
+	keys    keys
+	running running
 }
 
 // itemState is where a record is on its way:
@@ -93,6 +94,7 @@ type partition struct {
 	fetching  bool
 	pauseTo   time.Time // no fetch before: the last one failed
 	problem   string    // why it does not go on
+	lost      string    // its position no longer exists, and how far the topic reaches
 	anew      bool      // its topic was made anew: no commit until it begins again
 
 	queued bool     // stands in the loop's turn list

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -175,15 +176,28 @@ func TestLeftoversGoOn(t *testing.T) {
 					t.Errorf("%d records went to %s, want 10", got, next.to)
 				}
 				r.end()
-				w.notEarly(&c, "t.retry.30s", time.Second)
 				if lag := w.lag("g", "t.retry.30s"); lag != 0 {
 					t.Errorf("lag %d on the tier that is gone", lag)
 				}
+				first, waited := map[string]time.Time{}, 0
 				for _, one := range c.all() {
-					if next.max > 0 && one.msg.Stage == "retry.30s" && one.msg.Attempt != 2 {
-						t.Errorf("attempt %d, want 2", one.msg.Attempt)
+					switch one.msg.Stage {
+					case "main":
+						first[one.msg.ID] = one.at
+					case "retry.30s":
+						waited++
+						if d := one.at.Sub(first[one.msg.ID]); d < 30*time.Second || d > 31*time.Second {
+							t.Errorf("%s waited for %v", one.msg.ID, d)
+						}
+						if want := min(2, one.msg.MaxAttempts); one.msg.Attempt != want {
+							t.Errorf("attempt %d of %d, want %d", one.msg.Attempt, one.msg.MaxAttempts, want)
+						}
 					}
 				}
+				if waited != 10 {
+					t.Errorf("%d deliveries from the tier that is gone, want 10", waited)
+				}
+				cfg.Registerer = nil
 				r = w.start(cfg) // drained: it is left out
 				time.Sleep(5 * time.Second)
 				for _, st := range statusOf(r).Stages {
@@ -261,5 +275,78 @@ func TestTierFoundWhileRunning(t *testing.T) {
 			t.Errorf("lag %d", lag)
 		}
 		w.storm(cfg, 8)
+	})
+}
+
+// More leftover tiers turn up under a running member than it can subscribe to:
+// the rest is named, and read after the next start.
+func TestUnownedPartitionsAreNamed(t *testing.T) {
+	inWorld(t, 1, []string{"t"}, func(w *world) {
+		var c calls
+		cfg := w.tiers(&c, 5*time.Second)
+		r := w.start(cfg)
+		time.Sleep(10 * time.Second)
+		const made = 18
+		for i := range made {
+			topic := fmt.Sprintf("t.retry.%dms", 101+i)
+			w.topic(topic, 1, 1<<20)
+			w.produce(&kgo.Record{Topic: topic, Value: []byte("ok"), Headers: []kgo.RecordHeader{{Key: "X-Retry-Group", Value: []byte("g")}}})
+		}
+		time.Sleep(5 * time.Minute)
+		s := statusOf(r)
+		if len(s.Unowned) != 2 || s.Unowned[0].Topic != "t.retry.117ms" || len(s.Unowned[0].Partitions) != 1 {
+			t.Errorf("status names %+v as unowned", s.Unowned)
+		}
+		for _, u := range s.Unowned {
+			if n := counted(t, cfg.Registerer.(*prometheus.Registry), "kconsume_unowned_partitions", map[string]string{"topic": u.Topic}); n != 1 {
+				t.Errorf("the metric for %s is %v", u.Topic, n)
+			}
+		}
+		r.end()
+		w.storm(cfg, 6)
+		cfg.Registerer = nil
+		r = w.start(cfg)
+		time.Sleep(time.Minute)
+		if s := statusOf(r); len(s.Unowned) != 0 || s.Problem != "" {
+			t.Errorf("after a restart: %+v", s)
+		}
+		r.end()
+		if n := len(c.of("ok")); n != made {
+			t.Errorf("%d records were handled, want %d", n, made)
+		}
+	})
+}
+
+// Records of a group that was renamed are passed over, counted and named.
+func TestRecordsOfARenamedGroup(t *testing.T) {
+	inWorld(t, 2, []string{"t"}, func(w *world) {
+		var c calls
+		old := w.tiers(&c, time.Hour)
+		old.Group = "billing"
+		w.failing("t", 7, 2)
+		r := w.start(old)
+		time.Sleep(10 * time.Second)
+		cfg := w.tiers(&calls{}, time.Hour)
+		other := w.start(cfg)
+		time.Sleep(4 * time.Minute)
+		if s := statusOf(other); len(s.Orphans) != 0 {
+			t.Errorf("a group that is there is called gone: %+v", s.Orphans)
+		}
+		r.end()
+		other.end()
+		cfg.Registerer = prometheus.NewRegistry()
+		other = w.start(cfg) // it has read past them, and looks anew
+		time.Sleep(time.Minute)
+		s := statusOf(other)
+		if len(s.Orphans) != 1 || s.Orphans[0].Group != "billing" || s.Orphans[0].Records != 7 {
+			t.Errorf("status names %+v", s.Orphans)
+		}
+		if !strings.Contains(s.Problem, "kconsume retries adopt --from") {
+			t.Errorf("status says %q", s.Problem)
+		}
+		if n := counted(t, cfg.Registerer.(*prometheus.Registry), "kconsume_orphaned_records", nil); n != 7 {
+			t.Errorf("the metric is %v", n)
+		}
+		other.end()
 	})
 }

@@ -41,6 +41,7 @@ type watch struct {
 
 	subs      *subscription
 	leftovers []stageOf
+	beyond    []string // leftover tiers with unread records that there was no room for
 	problems  map[topicProblem]string
 	compacted map[string]bool // topics that nothing is written to until they are mended
 	unowned   map[string][]int
@@ -105,7 +106,7 @@ func (l *loop) planWatch(now time.Time) time.Time {
 		return at
 	}
 	w.asking, w.askedAt, w.nextAsk = true, now, now.Add(watchEvery)
-	i := inspection{cfg: l.cfg, topo: l.topo, cluster: l.cluster, leftovers: w.leftoverTopics()}
+	i := inspection{cfg: l.cfg, topo: l.topo, cluster: l.cluster, leftovers: append(w.leftoverTopics(), w.beyond...)}
 	if !now.Before(w.nextSearch) {
 		i.search, w.nextSearch = true, now.Add(searchEvery)
 		i.groups = slices.Sorted(maps.Keys(w.groups))
@@ -132,16 +133,16 @@ func (i *inspected) apply(l *loop) {
 		l.problems.set("group's partitions", "")
 		l.setUnowned(i.unowned)
 	}
-	if i.searchErr != nil {
-		l.problems.set("leftover tiers", i.searchErr.Error())
-	} else if i.searched {
-		l.problems.set("leftover tiers", "")
-		l.setOrphans(i.orphans)
-	}
 	for _, g := range i.groups {
 		l.watch.met(g)
 	}
-	l.takeLeftovers(i.leftovers)
+	switch {
+	case i.searchErr != nil:
+		l.problems.set("leftover tiers", i.searchErr.Error())
+	case i.searched:
+		l.problems.set("leftover tiers", l.takeLeftovers(i.leftovers))
+		l.setOrphans(i.orphans)
+	}
 }
 
 // setTopicProblems tells what cannot work, once, and when it is over. It upholds
@@ -194,8 +195,10 @@ func (l *loop) setUnowned(unowned map[string][]int) {
 	}
 }
 
-// takeLeftovers subscribes to tiers that were found; the next generation has them.
-func (l *loop) takeLeftovers(found [][]topology.Stage) {
+// takeLeftovers subscribes to tiers that were found; the next generation has
+// them. It returns what is wrong if there is no room for all.
+func (l *loop) takeLeftovers(found [][]topology.Stage) (problem string) {
+	l.watch.beyond = nil
 	for i, stages := range found {
 		line := l.topo.Lines[i].Topic
 		for _, st := range stages {
@@ -203,12 +206,14 @@ func (l *loop) takeLeftovers(found [][]topology.Stage) {
 				continue
 			}
 			if !l.watch.subs.add(line, st.Topic) {
-				l.problems.set("leftover tiers", fmt.Sprintf("more than %d leftover tiers were found since the start: restart to read %s", spareTopics, st.Topic))
+				l.watch.beyond = append(l.watch.beyond, st.Topic)
+				problem = fmt.Sprintf("more than %d leftover tiers were found since the start: restart to read %v", spareTopics, l.watch.beyond)
 				continue
 			}
 			l.addLeftover(line, st)
 		}
 	}
+	return problem
 }
 
 func (l *loop) setOrphans(orphans []OrphanStatus) {

@@ -74,7 +74,6 @@ func (w *writers) close() {
 		for _, wr := range w.made {
 			_ = wr.Close() // all writes have returned: there is nothing to flush
 		}
-		w.cluster.close() // a write that went on by itself has opened connections
 	}()
 	select {
 	case <-done:

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -181,6 +182,35 @@ func (refusing) RoundTrip(context.Context, net.Addr, kafka.Request) (kafka.Respo
 	return nil, kafka.BrokerNotAvailable
 }
 
+// Where the client itself refuses a record, the others of its batch go on at
+// once, in order, and it goes alone.
+func TestTheClientsRefusalConcernsTheOffender(t *testing.T) {
+	c := Config{Brokers: []string{"b:1"}, Group: "g", Topics: []string{"t"}}.withDefaults()
+	topo, err := c.Topology()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLoop(c, topo, newCluster(c, nil), quietDeliverer{}, metrics.NewEngine(nil))
+	s := &sink{sinkID: sinkID{topicPartition: topicPartition{"t.dlq", 0}}}
+	boxes := []*box{{m: messageOf(1, 10)}, {m: messageOf(2, 5000)}, {m: messageOf(3, 10)}}
+	for _, b := range boxes {
+		s.queue = append(s.queue, b)
+	}
+	msgs, _ := s.take()
+	w := &kafka.Writer{Addr: kafka.TCP("127.0.0.1:1"), Topic: "t.dlq", BatchBytes: 1000}
+	defer w.Close()
+	(&written{s, positions(w.WriteMessages(t.Context(), msgs...), len(msgs))}).apply(l)
+	if s.fails != 0 || len(s.queue) != 3 || boxes[0].alone || !boxes[1].alone || boxes[2].alone {
+		t.Fatalf("%d failures, %d queued, alone: %v %v %v", s.fails, len(s.queue), boxes[0].alone, boxes[1].alone, boxes[2].alone)
+	}
+	for i, b := range boxes {
+		msgs, alone := s.take()
+		if len(msgs) != 1 || len(msgs[0].Key) != len(b.m.Key) || alone != (i == 1) {
+			t.Errorf("write %d has %d records (alone %v)", i+1, len(msgs), alone)
+		}
+	}
+}
+
 func TestEmittedRecordsAreTheHandlersAndNamed(t *testing.T) {
 	x := &emission{id: "t/0/7@5#2", rec: plugin.Record{Topic: "audit", Key: []byte{}, Headers: []plugin.Header{
 		{Key: "a", Value: nil}, {Key: headerGroup, Value: []byte("g")}, {Key: headerEmitID, Value: []byte("an older one")}, {Key: "a", Value: []byte{}},
@@ -250,6 +280,34 @@ func TestProblemsAreForgottenWithTheirSink(t *testing.T) {
 	l.pumpSinks(time.Now())
 	if text := l.problems.any(); text != "" || len(l.sinks) != 0 {
 		t.Errorf("after the partition is lost: %q, %d sinks", text, len(l.sinks))
+	}
+}
+
+// Between two generations nothing is written that a source waits for: its
+// partition may be another's by now. What no source waits for is.
+func TestNoWritesOfASourceBetweenGenerations(t *testing.T) {
+	c := Config{Brokers: []string{"b:1"}, Group: "g", Topics: []string{"t"}, Emit: map[string]EmitPolicy{"views": EmitBuffer}}.withDefaults()
+	c.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, io.ErrUnexpectedEOF }
+	topo, err := c.Topology()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLoop(c, topo, newCluster(c, nil), quietDeliverer{}, metrics.NewEngine(nil))
+	defer l.writers.close()
+	defer l.tasks.Wait()
+	defer l.cancel()
+	for topic, written := range map[string]bool{"t.dlq": false, "views": true} {
+		s := l.sinkOf(sinkID{topicPartition: topicPartition{topic, 0}})
+		s.queue = []parcel{&box{m: messageOf(1, 1)}}
+		l.pumpSinks(time.Now())
+		if (s.batch != nil) != written {
+			t.Errorf("%s is written: %v, want %v", topic, s.batch != nil, written)
+		}
+	}
+	l.gen = &generation{}
+	l.pumpSinks(time.Now())
+	if l.sinkOf(sinkID{topicPartition: topicPartition{"t.dlq", 0}}).batch == nil {
+		t.Error("nothing is written within a generation")
 	}
 }
 

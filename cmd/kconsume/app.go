@@ -49,6 +49,7 @@ func commands() []command {
 		validateCommand(),
 		{name: "config", usage: "show settings", sub: []command{configShowCommand()}},
 		{name: "topics", usage: "plan and create the topics beside the main ones", sub: []command{topicsPlanCommand(), topicsApplyCommand()}},
+		{name: "retries", usage: "show what waits for a retry, and take over a renamed group's records", sub: []command{retriesListCommand(), retriesAdoptCommand()}},
 		statusCommand(),
 		versionCommand(),
 	}

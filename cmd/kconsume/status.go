@@ -94,13 +94,30 @@ func printStatus(in *invocation, s daemonStatus, path string) error {
 	for _, w := range s.Writes {
 		rows = append(rows, []string{"write fails", fmt.Sprintf("%s/%d: %s (%s), %d waiting", w.Topic, w.Partition, w.Reason, w.Kind, w.Waiting)})
 	}
+	for _, p := range s.TopicProblems {
+		rows = append(rows, []string{"topic", p.Text})
+	}
+	for _, u := range s.Unowned {
+		rows = append(rows, []string{"unowned", fmt.Sprintf("partitions %v of %s have unread records and no member reads them", u.Partitions, u.Topic)})
+	}
+	for _, o := range s.Orphans {
+		more := ""
+		if o.Partial {
+			more = " or more"
+		}
+		rows = append(rows, []string{"orphaned", fmt.Sprintf("%d%s records wait for group %q, in which nobody is: kconsume retries adopt --from %q", o.Records, more, o.Group, o.Group)})
+	}
 	if err := table(in.stdout, rows); err != nil || len(s.Stages) == 0 {
 		return err
 	}
 	fmt.Fprintln(in.stdout)
 	rows = [][]string{{"TOPIC", "STAGE", "PARTITIONS", "LAG", "WAITING", "IN FLIGHT"}}
 	for _, st := range s.Stages {
-		rows = append(rows, []string{st.Topic, st.Stage, strconv.Itoa(len(st.Partitions)),
+		stage := st.Stage
+		if st.Leftover {
+			stage += " (leftover)"
+		}
+		rows = append(rows, []string{st.Topic, stage, strconv.Itoa(len(st.Partitions)),
 			strconv.FormatInt(st.Lag, 10), strconv.Itoa(st.Waiting), strconv.Itoa(st.InFlight)})
 	}
 	return table(in.stdout, rows)

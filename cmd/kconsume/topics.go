@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/kconsume/kconsume/cmd/kconsume/internal/option"
+	"github.com/kconsume/kconsume/engine/backlog"
 	"github.com/kconsume/kconsume/engine/topics"
 	"github.com/kconsume/kconsume/engine/topology"
 	"github.com/segmentio/kafka-go"
@@ -60,7 +62,7 @@ func topicsApply(ctx context.Context, in *invocation) error {
 		if len(plan.Problems) > 0 {
 			return configLines(errors.Join(plan.Problems...))
 		}
-		if err := topics.Apply(ctx, c, plan); err != nil {
+		if err := topics.Apply(ctx, c, plan.Plan); err != nil {
 			return err
 		}
 		after, err := readPlan(ctx, in, c, t)
@@ -78,12 +80,66 @@ func topicsApply(ctx context.Context, in *invocation) error {
 
 // readPlan compares the topology with the cluster. To ask for a plan is to
 // allow it: --create-topics is about run.
-func readPlan(ctx context.Context, in *invocation, c *kafka.Client, t *topology.Topology) (topology.Plan, error) {
+func readPlan(ctx context.Context, in *invocation, c *kafka.Client, t *topology.Topology) (fullPlan, error) {
 	actual, err := topics.Read(ctx, c, t)
 	if err != nil {
-		return topology.Plan{}, err
+		return fullPlan{}, err
 	}
-	return t.Plan(actual, policy(in.opts)), nil
+	p := fullPlan{Plan: t.Plan(actual, policy(in.opts))}
+	if in.opts.Text("group") == "" {
+		return p, nil
+	}
+	p.leftovers, err = readLeftovers(ctx, in, t.Leftovers(actual.Names))
+	if err != nil {
+		p.Warnings = append(p.Warnings, fmt.Sprintf("cannot tell what waits in tiers of earlier settings: %v", err))
+	}
+	for _, l := range p.leftovers {
+		least := ""
+		if l.Partial {
+			least = "at least "
+		}
+		p.Warnings = append(p.Warnings, fmt.Sprintf("topic %s: a tier of earlier settings, in which %s%d records of group %q wait: run delivers them when they are due", l.Topic, least, l.Records, in.opts.Text("group")))
+	}
+	return p, nil
+}
+
+// fullPlan is a plan, and the tiers of earlier settings in which records of the
+// group wait.
+type fullPlan struct {
+	topology.Plan
+	leftovers []leftoverJSON
+}
+
+type leftoverJSON struct {
+	Topic   string `json:"topic"`
+	Delay   string `json:"delay"`
+	Records int    `json:"records"`
+	Partial bool   `json:"partial,omitempty"` // not all were counted: there may be more
+}
+
+// leftoverBytes bounds what is read to count what waits.
+const leftoverBytes = 256 << 20
+
+func readLeftovers(ctx context.Context, in *invocation, candidates [][]topology.Stage) ([]leftoverJSON, error) {
+	all := slices.Concat(candidates...)
+	if len(all) == 0 {
+		return nil, nil
+	}
+	var names []string
+	for _, st := range all {
+		names = append(names, st.Topic)
+	}
+	var out []leftoverJSON
+	err := withClient(in, names, func(c *kafka.Client) error {
+		counts, err := backlog.New(c).Count(ctx, in.opts.Text("group"), names, &backlog.Budget{Bytes: leftoverBytes})
+		for _, st := range all {
+			if n, ok := counts[st.Topic]; ok {
+				out = append(out, leftoverJSON{st.Topic, topology.FormatDelay(st.Delay), n.Records, n.Partial})
+			}
+		}
+		return err
+	})
+	return out, err
 }
 
 func policy(s *option.Set) topology.Policy {
@@ -96,21 +152,34 @@ func policy(s *option.Set) topology.Policy {
 
 // onCluster does something with a client and the configured topology.
 func onCluster(ctx context.Context, in *invocation, do func(context.Context, *kafka.Client, *topology.Topology) error) error {
+	t, err := configuredTopology(in)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, oneShotTimeout)
+	defer cancel()
+	return withClient(in, t.Names(), func(c *kafka.Client) error { return do(ctx, c, t) })
+}
+
+func configuredTopology(in *invocation) (*topology.Topology, error) {
 	s := in.opts
 	t, err := topology.New(topology.Config{
 		Group: s.Text("group"), Topics: s.List("topic"), Retry: s.Durations("retry"),
 		RetryTopic: s.Text("retry-topic"), DLQTopic: s.Text("dlq-topic"),
 	})
 	if err != nil {
-		return &failure{exitConfig, err}
+		return nil, &failure{exitConfig, err}
 	}
-	ctx, cancel := context.WithTimeout(ctx, oneShotTimeout)
-	defer cancel()
-	logger := newLogger(s, in.stderr)
-	logger.Debug("asking brokers", "brokers", s.List("brokers"), "client_id", s.Text("client-id"), "topics", t.Names())
-	transport := &kafka.Transport{ClientID: s.Text("client-id"), MetadataTopics: t.Names()}
+	return t, nil
+}
+
+// withClient does something with a client that knows some topics.
+func withClient(in *invocation, names []string, do func(*kafka.Client) error) error {
+	s := in.opts
+	newLogger(s, in.stderr).Debug("asking brokers", "brokers", s.List("brokers"), "client_id", s.Text("client-id"), "topics", names)
+	transport := &kafka.Transport{ClientID: s.Text("client-id"), MetadataTopics: names}
 	defer transport.CloseIdleConnections()
-	return do(ctx, &kafka.Client{Addr: kafka.TCP(s.List("brokers")...), Transport: transport}, t)
+	return do(&kafka.Client{Addr: kafka.TCP(s.List("brokers")...), Transport: transport})
 }
 
 type planJSON struct {
@@ -118,6 +187,8 @@ type planJSON struct {
 	Changes  []topology.Change `json:"changes"`
 	Problems []string          `json:"problems"`
 	Warnings []string          `json:"warnings"`
+	// Leftovers are tiers of earlier settings in which records of the group wait.
+	Leftovers []leftoverJSON `json:"leftovers,omitempty"`
 }
 
 type lineJSON struct {
@@ -132,9 +203,9 @@ type stageJSON struct {
 	Delay string `json:"delay"`
 }
 
-func printPlan(in *invocation, t *topology.Topology, p topology.Plan) error {
+func printPlan(in *invocation, t *topology.Topology, p fullPlan) error {
 	if in.opts.Text("output") == "json" {
-		out := planJSON{Changes: p.Changes, Problems: []string{}, Warnings: p.Warnings}
+		out := planJSON{Changes: p.Changes, Problems: []string{}, Warnings: p.Warnings, Leftovers: p.leftovers}
 		if out.Changes == nil {
 			out.Changes = []topology.Change{}
 		}

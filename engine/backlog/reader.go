@@ -121,6 +121,12 @@ func (r *Reader) Committed(ctx context.Context, group string, spans []Span) (map
 	if err == nil {
 		err = res.Error
 	}
+	if errors.Is(err, kafka.GroupIdNotFound) {
+		for _, s := range spans {
+			out[s.Place] = -1
+		}
+		return out, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read committed offsets of group %q: %w", group, err)
 	}
@@ -232,38 +238,4 @@ func Header(rec *record.Record, name string) (string, bool) {
 		}
 	}
 	return "", false
-}
-
-// State is what the coordinator says of a group.
-type State struct {
-	Name    string // "Stable", "Empty", "Dead" (there is no such group), …
-	Members int
-	// Owned are the partitions that its members have been given.
-	Owned map[Place]bool
-}
-
-// Vacant reports that nobody is in the group and that it may not exist at all.
-func (s State) Vacant() bool { return s.Members == 0 && (s.Name == "Empty" || s.Name == "Dead") }
-
-// Group asks for a group's state.
-func (r *Reader) Group(ctx context.Context, group string) (State, error) {
-	res, err := r.client.DescribeGroups(ctx, &kafka.DescribeGroupsRequest{GroupIDs: []string{group}})
-	switch {
-	case err != nil:
-		return State{}, fmt.Errorf("describe group %q: %w", group, err)
-	case len(res.Groups) != 1 || res.Groups[0].GroupID != group:
-		return State{}, fmt.Errorf("describe group %q: the coordinator answered for another", group)
-	case res.Groups[0].Error != nil:
-		return State{}, fmt.Errorf("describe group %q: %w", group, res.Groups[0].Error)
-	}
-	g := res.Groups[0]
-	s := State{Name: g.GroupState, Members: len(g.Members), Owned: map[Place]bool{}}
-	for _, m := range g.Members {
-		for _, t := range m.MemberAssignments.Topics {
-			for _, p := range t.Partitions {
-				s.Owned[Place{t.Topic, p}] = true
-			}
-		}
-	}
-	return s, nil
 }

@@ -7,6 +7,7 @@
 //	panic     a panic
 //	sleep MS  done after a while
 //	exit      the process exits
+//	emit T    done, and the record is emitted to topic T
 //
 // Anything else is decoded as JSON: a poison pill. PROBE_LOG names the file that calls are
 // appended to, a line each: begin or end, unix ns, attempt, stage, record id,
@@ -41,6 +42,10 @@ func main() {
 		}
 		note("begin")
 		defer note("end")
+		if topic, ok := bytes.CutPrefix(word, []byte("emit ")); ok {
+			m.Emit(plugin.Record{Topic: string(topic), Key: m.Key, Value: m.Value})
+			return nil
+		}
 		return act(string(word), m.Attempt)
 	}))
 }

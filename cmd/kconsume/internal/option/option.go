@@ -32,8 +32,10 @@ const (
 	Run    Use = 1 << iota // run, dev, validate, config show
 	Topics                 // topics plan and apply
 	Status
-	Print // what prints a table or JSON
-	Show  // config show alone
+	Print   // what prints a table or JSON
+	Show    // config show alone
+	Retries // retries list and adopt
+	Adopt   // retries adopt alone
 )
 
 // Option is one setting.

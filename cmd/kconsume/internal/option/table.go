@@ -19,23 +19,27 @@ func Table() []Option {
 
 func general() []Option {
 	return []Option{
-		{Name: "config", Arg: "FILE", Use: Run | Topics | Status, Global: true, NotInFile: true,
+		{Name: "config", Arg: "FILE", Use: Run | Topics | Status | Retries, Global: true, NotInFile: true,
 			Help: "YAML file with the same names as the flags"},
-		{Name: "log-level", Kind: Choice, Arg: "LEVEL", Default: "info", Choices: []string{"debug", "info", "warn", "error"}, Use: Run | Topics, Global: true,
+		{Name: "log-level", Kind: Choice, Arg: "LEVEL", Default: "info", Choices: []string{"debug", "info", "warn", "error"}, Use: Run | Topics | Retries, Global: true,
 			Help: "least level that is logged"},
-		{Name: "log-format", Kind: Choice, Arg: "FORMAT", Default: "text", Choices: []string{"text", "json"}, Use: Run | Topics, Global: true,
+		{Name: "log-format", Kind: Choice, Arg: "FORMAT", Default: "text", Choices: []string{"text", "json"}, Use: Run | Topics | Retries, Global: true,
 			Help: "form of the log on stderr"},
-		{Name: "output", Alias: "o", Kind: Choice, Arg: "FORMAT", Default: "table", Choices: []string{"table", "json"}, Use: Topics | Status | Print, Global: true, NotInFile: true,
+		{Name: "output", Alias: "o", Kind: Choice, Arg: "FORMAT", Default: "table", Choices: []string{"table", "json"}, Use: Topics | Status | Print | Retries, Global: true, NotInFile: true,
 			Help: "form of what is printed"},
 		{Name: "origin", Kind: Bool, Default: "false", Use: Show, NotInFile: true,
 			Help: "show where each setting comes from"},
-		{Name: "brokers", Kind: List, Arg: "HOST:PORT,...", Use: Run | Topics, Check: checkHostPort,
+		{Name: "from", Arg: "GROUP", Use: Adopt, NotInFile: true,
+			Help: "group whose waiting records are taken over"},
+		{Name: "apply", Kind: Bool, Default: "false", Use: Adopt, NotInFile: true,
+			Help: "do it; without it the records are only counted"},
+		{Name: "brokers", Kind: List, Arg: "HOST:PORT,...", Use: Run | Topics | Retries, Check: checkHostPort,
 			Help: "brokers to ask first; commas separate, repeatable"},
-		{Name: "group", Arg: "NAME", Use: Run | Topics | Status,
+		{Name: "group", Arg: "NAME", Use: Run | Topics | Status | Retries,
 			Help: "consumer group"},
-		{Name: "topic", Kind: List, Arg: "NAME,...", Use: Run | Topics,
+		{Name: "topic", Kind: List, Arg: "NAME,...", Use: Run | Topics | Retries,
 			Help: "main topic; commas separate, repeatable"},
-		{Name: "client-id", Arg: "ID", Use: Run | Topics, Computed: clientID,
+		{Name: "client-id", Arg: "ID", Use: Run | Topics | Retries, Computed: clientID,
 			Help: "name of this client on every connection (default: kconsume-GROUP)"},
 	}
 }
@@ -60,13 +64,13 @@ func handler() []Option {
 
 func retries() []Option {
 	return []Option{
-		{Name: "retry", Kind: Durations, Arg: "DELAY,...", Default: "5s,30s", Use: Run | Topics,
+		{Name: "retry", Kind: Durations, Arg: "DELAY,...", Default: "5s,30s", Use: Run | Topics | Retries,
 			Help: "delays of the retry tiers: the failed delivery n goes to tier n; empty = no retries. A shorter tier may follow a longer one. A tier is named by its delay in the largest whole unit: 60s, 1m and 60000ms are all 1m"},
 		{Name: "max-attempts", Kind: Number, Arg: "N", Use: Run, Computed: func(s *Set) any { return len(s.Durations("retry")) + 1 },
 			Help: "deliveries of a record, the first one counted (default: tiers + 1); with more the last tier repeats"},
-		{Name: "retry-topic", Arg: "TEMPLATE", Default: topology.DefaultRetryTopic, Use: Run | Topics,
+		{Name: "retry-topic", Arg: "TEMPLATE", Default: topology.DefaultRetryTopic, Use: Run | Topics | Retries,
 			Help: "names of the retry topics, of {topic}, {delay} and {group}"},
-		{Name: "dlq-topic", Arg: "TEMPLATE", Default: topology.DefaultDLQTopic, Use: Run | Topics,
+		{Name: "dlq-topic", Arg: "TEMPLATE", Default: topology.DefaultDLQTopic, Use: Run | Topics | Retries,
 			Help: "names of the dead letter topics, of {topic} and {group}"},
 		{Name: "retry-after-max", Kind: Duration, Arg: "DURATION", Use: Run, Computed: longestTier,
 			Help: "what a handler's retry-after is cut to (default: the longest tier)"},
