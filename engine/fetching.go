@@ -55,7 +55,7 @@ func (l *loop) planFetches(now time.Time) time.Time {
 			if next.IsZero() || p.pauseTo.Before(next) {
 				next = p.pauseTo
 			}
-		case p.held*2 > p.share:
+		case p.held*2 > p.bound(now):
 			full[p.leader] = full[p.leader] || l.roomSoon(p, now)
 		default:
 			wanted[p.leader] = append(wanted[p.leader], p)
@@ -77,10 +77,30 @@ func (l *loop) planFetches(now time.Time) time.Time {
 			if full[id] || lead.busy > 0 {
 				wait = fetchWaitShort
 			}
-			l.fetch(lead, parts, wait)
+			l.fetch(lead, parts, wait, now)
 		}
 	}
 	return next
+}
+
+// What is read ahead of a tier in which nothing is due for a while: enough to
+// find a record that is due before those in front of it, and no more. A backlog
+// of minutes is not worth holding.
+const (
+	lookAhead = 256 << 10 // bytes
+	dueSoon   = 2 * time.Second
+)
+
+// bound is what a partition may hold now, in bytes.
+func (p *partition) bound(now time.Time) int {
+	if p.stage.Delay == 0 {
+		return p.share
+	}
+	due, waits := p.gate.next()
+	if waits && p.gate.len() == p.track.len() && due > now.Add(dueSoon).UnixMilli() {
+		return min(p.share, lookAhead)
+	}
+	return p.share
 }
 
 // roomSoon reports whether a full partition may get room within a long wait:
@@ -95,7 +115,7 @@ func (l *loop) roomSoon(p *partition, now time.Time) bool {
 
 // fetch starts one request. The order of its partitions turns from request to
 // request: a broker fills an answer from the front.
-func (l *loop) fetch(lead *leader, parts []*partition, wait time.Duration) {
+func (l *loop) fetch(lead *leader, parts []*partition, wait time.Duration, now time.Time) {
 	l.rotation++
 	k := l.rotation % len(parts)
 	parts = slices.Concat(parts[k:], parts[:k])
@@ -105,7 +125,7 @@ func (l *loop) fetch(lead *leader, parts []*partition, wait time.Duration) {
 	}
 	for _, p := range parts {
 		p.fetching = true
-		most := int(float64(p.room()) / p.inflation)
+		most := int(float64(p.bound(now)-p.held) / p.inflation)
 		r.Wants = append(r.Wants, fetch.Want{
 			Topic: p.stage.Topic, Partition: p.lane.id, Offset: p.position, LeaderEpoch: -1,
 			MaxBytes: int32(max(16<<10, min(most, fetchPartMax), p.grow)),

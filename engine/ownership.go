@@ -210,7 +210,7 @@ func (l *loop) unclog(now time.Time) {
 		return
 	}
 	for p := range l.owned {
-		if p.stage.Delay > 0 && p.held*2 > p.share {
+		if p.stage.Delay > 0 && p.held*2 > p.bound(now) {
 			p.limit = p.begun()
 			l.displace(p, now.Add(worthDisplacing))
 		}

@@ -109,8 +109,6 @@ type partition struct {
 	handled  map[metrics.Outcome]prometheus.Counter
 }
 
-func (p *partition) room() int { return p.share - p.held }
-
 // holdsBack reports that nothing new of it is to be handled: what was emitted
 // takes up half its share, or a record is too large for its topic.
 func (p *partition) holdsBack() bool { return p.parked > 0 || p.owed*2 > p.share }
