@@ -77,10 +77,10 @@ func (k *cluster) layout(ctx context.Context, names []string) (layout, map[strin
 
 // beside gives f a client that knows some topics, which may be others than the
 // cluster's own, on connections of its own.
-func (k *cluster) beside(topics []string, f func(*kafka.Client) error) error {
+func (k *cluster) beside(topics []string, f func(*kafka.Client)) {
 	tr := k.newTransport(topics)
 	defer tr.CloseIdleConnections()
-	return f(&kafka.Client{Addr: k.addr, Transport: tr, Timeout: requestTimeout})
+	f(&kafka.Client{Addr: k.addr, Transport: tr, Timeout: requestTimeout})
 }
 
 // counts is how many partitions each of the topics has; a topic that does not

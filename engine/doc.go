@@ -12,7 +12,7 @@
 // reads them; dispatch.go admits each record, sends it, and takes the answer;
 // decide.go says what becomes of it; forward.go and emit.go say what is written
 // on, and sink.go writes it; tracker.go and commit.go let the commit follow.
-// loop.go turns all of it.
+// loop.go turns all of it. layout.go and watch.go look after the topics meanwhile.
 //
 // The main topic, the retry tiers and the replay topic are one thing: a stage,
 // a topic with a delay. Partition p of every stage is a lane, which belongs to

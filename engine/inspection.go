@@ -25,7 +25,8 @@ type inspection struct {
 	cfg       Config
 	topo      *topology.Topology
 	cluster   *cluster
-	leftovers []string // that are drained already
+	leftovers []string // found by now
+	strange   bool     // some of them are beyond what the cluster's client knows
 	search    bool
 	groups    []string // other groups that were met
 }
@@ -42,6 +43,7 @@ type inspected struct {
 	searched  bool
 	searchErr error
 	leftovers [][]topology.Stage // with unread records, by line
+	censusErr error
 	groups    []string
 	orphans   []OrphanStatus
 }
@@ -62,15 +64,18 @@ func (i inspection) do(ctx context.Context) event {
 			}
 		}
 	}
-	failed := i.cluster.beside(known, func(c *kafka.Client) (err error) {
+	look := func(c *kafka.Client) {
 		r := backlog.New(c)
-		if out.unowned, err = i.unowned(ctx, r, known); err != nil || !i.search {
-			return err
+		out.unowned, out.groupErr = i.unowned(ctx, r, known)
+		if i.search {
+			out.groups, out.orphans, out.censusErr = i.census(ctx, r, known)
 		}
-		out.groups, out.orphans, out.searchErr = i.census(ctx, r, known)
-		return nil
-	})
-	out.groupErr = failed
+	}
+	if i.search || i.strange {
+		i.cluster.beside(known, look)
+	} else {
+		look(i.cluster.client)
+	}
 	return out
 }
 
@@ -200,10 +205,7 @@ func findLeftovers(ctx context.Context, k *cluster, group string, topo *topology
 		return candidates, nil
 	}
 	var unread map[string]bool
-	err = k.beside(asked, func(c *kafka.Client) (err error) {
-		unread, err = backlog.New(c).Unread(ctx, group, asked)
-		return err
-	})
+	k.beside(asked, func(c *kafka.Client) { unread, err = backlog.New(c).Unread(ctx, group, asked) })
 	if err != nil {
 		return nil, fmt.Errorf("look for leftover tiers: %w", err)
 	}

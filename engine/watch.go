@@ -106,7 +106,7 @@ func (l *loop) planWatch(now time.Time) time.Time {
 		return at
 	}
 	w.asking, w.askedAt, w.nextAsk = true, now, now.Add(watchEvery)
-	i := inspection{cfg: l.cfg, topo: l.topo, cluster: l.cluster, leftovers: append(w.leftoverTopics(), w.beyond...)}
+	i := inspection{cfg: l.cfg, topo: l.topo, cluster: l.cluster, leftovers: append(w.leftoverTopics(), w.beyond...), strange: len(w.beyond) > 0}
 	if !now.Before(w.nextSearch) {
 		i.search, w.nextSearch = true, now.Add(searchEvery)
 		i.groups = slices.Sorted(maps.Keys(w.groups))
@@ -141,6 +141,12 @@ func (i *inspected) apply(l *loop) {
 		l.problems.set("leftover tiers", i.searchErr.Error())
 	case i.searched:
 		l.problems.set("leftover tiers", l.takeLeftovers(i.leftovers))
+	}
+	switch {
+	case i.censusErr != nil:
+		l.problems.set("records of other groups", i.censusErr.Error())
+	case i.searched:
+		l.problems.set("records of other groups", "")
 		l.setOrphans(i.orphans)
 	}
 }

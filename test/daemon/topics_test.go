@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -62,10 +63,14 @@ func settings(t *testing.T, topic string) map[string]string {
 	return out
 }
 
-// metric is the sum of a metric's series with these labels, as they stand in a line.
+// metric is the sum of a metric's series with these labels, as they stand in a
+// line; -1 while the daemon is not up.
 func (d *daemon) metric(name string, labels ...string) float64 {
 	d.t.Helper()
 	res, err := http.Get("http://" + d.metrics + "/metrics")
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return -1
+	}
 	if err != nil {
 		d.t.Fatal(err)
 	}
