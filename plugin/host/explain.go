@@ -52,7 +52,7 @@ func startError(err error) error {
 	}
 	switch {
 	case errors.Is(err, syscall.ENOEXEC):
-		return errors.New("it is neither a program for this machine nor a script that begins with #!")
+		return errors.New("it is neither a program for this machine nor a script that begins with #! and its interpreter")
 	case errors.Is(err, syscall.ENOENT):
 		return errors.New("what its first line (#!) or its loader names does not exist")
 	case errors.Is(err, syscall.ETXTBSY):
