@@ -19,7 +19,7 @@ type cluster struct {
 	clientID  string
 	transport *router
 	client    *kafka.Client
-	conns     conns
+	conns     *conns
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
@@ -33,7 +33,7 @@ func newCluster(c Config, topics []string) *cluster {
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: 5 * time.Second}).DialContext
 	}
-	k := &cluster{brokers: c.Brokers, addr: kafka.TCP(c.Brokers...), clientID: c.ClientID, conns: conns{open: map[*boundConn]struct{}{}}}
+	k := &cluster{brokers: c.Brokers, addr: kafka.TCP(c.Brokers...), clientID: c.ClientID, conns: newConns()}
 	k.dial = k.conns.dialer(dial)
 	k.transport = newRouter(topics, k.newTransport)
 	k.client = &kafka.Client{Addr: k.addr, Transport: k.transport, Timeout: requestTimeout}

@@ -68,7 +68,8 @@ type Config struct {
 	Deliverer Deliverer
 
 	// Retry are the tiers' delays: the failed delivery n goes to tier n.
-	// nil = 5s, 30s; empty but not nil = no retries.
+	// nil = 5s, 30s; empty but not nil = no retries. What waits in tiers of
+	// earlier settings is delivered all the same.
 	Retry []time.Duration
 	// MaxAttempts counts all deliveries. 0 = tiers + 1; more: the last tier repeats.
 	MaxAttempts int

@@ -14,11 +14,21 @@ type conns struct {
 	mu   sync.Mutex
 	open map[*boundConn]struct{}
 	cut  bool
+	life context.Context // ends when they are cut
+	end  context.CancelFunc
+}
+
+func newConns() *conns {
+	life, end := context.WithCancel(context.Background())
+	return &conns{open: map[*boundConn]struct{}{}, life: life, end: end}
 }
 
 // dialer opens connections that are cut with all others.
 func (c *conns) dialer(dial func(ctx context.Context, network, address string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(c.life, cancel)() // a dial that nobody answers ends too
 		conn, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
@@ -40,6 +50,7 @@ func (c *conns) cutAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cut = true
+	c.end()
 	for b := range c.open {
 		b.Conn.Close()
 	}

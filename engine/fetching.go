@@ -174,6 +174,7 @@ func (l *loop) fetchedPart(p *partition, part *fetch.Part, now time.Time) {
 		p.high = part.HighWatermark
 		if !l.cfg.ReadUncommitted && part.LastStable >= 0 {
 			p.high = min(p.high, part.LastStable)
+			p.openTransaction(part.Set.Next == part.LastStable && part.LastStable < part.HighWatermark, part.LastStable, now)
 		}
 		if part.Wire > 0 {
 			p.inflation = (p.inflation + max(1, float64(part.Set.Bytes)/float64(part.Wire))) / 2
@@ -198,6 +199,17 @@ func (l *loop) fetchedPart(p *partition, part *fetch.Part, now time.Time) {
 		p.leader = -1
 		l.askLayout()
 		l.setPartProblem(p, fmt.Sprintf("cannot fetch %s/%d: %v", p.stage.Topic, p.lane.id, part.Err))
+	}
+}
+
+// openTransaction notes whether the partition is read up to where an open
+// transaction holds it up, and since when it stands there.
+func (p *partition) openTransaction(held bool, at int64, now time.Time) {
+	switch {
+	case !held:
+		p.openSince = time.Time{}
+	case p.openSince.IsZero() || p.openAt != at:
+		p.openAt, p.openSince = at, now
 	}
 }
 

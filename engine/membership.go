@@ -73,9 +73,10 @@ func newMembership(c Config, topo *topology.Topology, k *cluster, l *loop) (*mem
 }
 
 const (
-	joinPause   = time.Second            // the least time between two joins after an error
-	startsPause = 250 * time.Millisecond // between attempts to find where partitions begin
-	startsQuiet = 4                      // attempts that fail before it is told
+	joinPause      = time.Second            // the least time between two joins after an error
+	startsPause    = 250 * time.Millisecond // between attempts to find where partitions begin
+	startsPauseMax = 5 * time.Second
+	startsQuiet    = 4 // attempts that fail before it is told
 )
 
 // run joins generation after generation until leave.
@@ -123,8 +124,9 @@ func (m *membership) generation(over context.Context, gen *kafka.Generation) {
 	defer leave(nil)
 	g := &generation{id: gen.ID, member: gen.MemberID, commit: gen.CommitOffsets, leave: leave}
 	var err error
+	found := map[topicPartition]int64{}
 	for tries := 1; ; tries++ {
-		if g.starts, err = m.starts(ctx, gen); err == nil {
+		if g.starts, err = m.starts(ctx, gen, found); err == nil {
 			break
 		}
 		if ctx.Err() != nil {
@@ -133,7 +135,7 @@ func (m *membership) generation(over context.Context, gen *kafka.Generation) {
 		if tries > startsQuiet { // a topic just made has no leader for a moment
 			m.problem(err)
 		}
-		sleep(ctx, startsPause)
+		sleep(ctx, min(startsPauseMax, startsPause<<min(tries-1, 8)))
 	}
 	m.problem(nil)
 	m.balance.setOwned(gen.ID, m.lanes(gen))
@@ -191,7 +193,8 @@ func (m *membership) lanes(gen *kafka.Generation) map[string][]int {
 // starts finds where each partition of a generation begins. Where nothing was
 // committed, an absolute offset is found and committed before anything is
 // handled: else records that arrive meanwhile could fall between two starts.
-func (m *membership) starts(ctx context.Context, gen *kafka.Generation) (map[topicPartition]start, error) {
+// found keeps what earlier tries have found.
+func (m *membership) starts(ctx context.Context, gen *kafka.Generation, found map[topicPartition]int64) (map[topicPartition]start, error) {
 	out := map[topicPartition]start{}
 	unknown := map[string][]int{}
 	for topic, parts := range gen.Assignments {
@@ -223,9 +226,12 @@ func (m *membership) starts(ctx context.Context, gen *kafka.Generation) (map[top
 				out[tp] = start{at, at}
 				continue
 			}
-			at, err := m.begin(ctx, topic, id, anew[topic])
-			if err != nil {
-				return nil, err
+			at, known := found[tp]
+			if !known {
+				if at, err = m.begin(ctx, topic, id, anew[topic]); err != nil {
+					return nil, err
+				}
+				found[tp] = at
 			}
 			fresh.set(topic, int32(id), at)
 			out[tp] = start{at, at}

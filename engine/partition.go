@@ -78,10 +78,12 @@ type partition struct {
 	gate  gate
 	ready fifo // slots whose turn it is
 
-	position  int64 // the next offset to fetch
-	committed int64 // −1 = none yet
-	high      int64 // high watermark, or the last stable offset, −1 = not known
-	leader    int32 // broker id, −1 = not known
+	position  int64     // the next offset to fetch
+	committed int64     // −1 = none yet
+	high      int64     // high watermark, or the last stable offset, −1 = not known
+	openAt    int64     // the offset at which an open transaction holds it up
+	openSince time.Time // zero = none does
+	leader    int32     // broker id, −1 = not known
 
 	held      int     // bytes of chunks that are not settled
 	busy      bool    // has records to hold, and so a full share

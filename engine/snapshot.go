@@ -72,7 +72,7 @@ func (p *PartitionStatus) lag() int64 { return max(0, p.HighWatermark-max(0, p.C
 func (p *partition) status() PartitionStatus {
 	s := PartitionStatus{
 		Partition: p.lane.id, Committed: p.committed, Position: p.position, HighWatermark: p.high,
-		Waiting: p.gate.len(), InFlight: p.flying, Problem: orText(p.stuck, p.problem),
+		Waiting: p.gate.len(), InFlight: p.flying, Problem: orText(p.stuck, p.problem), OpenSince: p.openSince,
 	}
 	if due, ok := p.gate.next(); ok {
 		s.NextDue = msTime(due)

@@ -85,5 +85,8 @@ type PartitionStatus struct {
 	Waiting       int       `json:"waiting"`        // read, not yet due
 	InFlight      int       `json:"in_flight"`
 	NextDue       time.Time `json:"next_due,omitzero"`
-	Problem       string    `json:"problem,omitempty"` // why it does not go on
+	// OpenSince is since when an open transaction of a producer holds the
+	// partition up, with the lag that can be read at zero.
+	OpenSince time.Time `json:"open_transaction_since,omitzero"`
+	Problem   string    `json:"problem,omitempty"` // why it does not go on
 }

@@ -77,8 +77,10 @@ func codeOf(err error) int {
 		return exitUnavailable
 	}
 	switch engine.ClassOf(err) {
-	case engine.ErrConfig:
+	case engine.ErrConfig, engine.ErrOffset:
 		return exitConfig
+	case engine.ErrDenied:
+		return exitDenied
 	case engine.ErrUnreachable:
 		return exitUnavailable
 	}

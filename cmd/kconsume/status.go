@@ -100,6 +100,13 @@ func printStatus(in *invocation, s daemonStatus, path string) error {
 	for _, u := range s.Unowned {
 		rows = append(rows, []string{"unowned", fmt.Sprintf("partitions %v of %s have unread records and no member reads them", u.Partitions, u.Topic)})
 	}
+	for _, st := range s.Stages {
+		for _, p := range st.Partitions {
+			if !p.OpenSince.IsZero() {
+				rows = append(rows, []string{"transaction", fmt.Sprintf("an open transaction holds up %s/%d at offset %d since %s", st.Topic, p.Partition, p.Position, p.OpenSince.Format(time.RFC3339))})
+			}
+		}
+	}
 	for _, o := range s.Orphans {
 		more := ""
 		if o.Partial {

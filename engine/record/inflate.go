@@ -162,7 +162,9 @@ func (f *inflater) unzstd(src []byte, limit int) (out []byte, err error) {
 	for {
 		room := min(len(f.scratch), limit)
 		out, err = f.zstd.DecodeAll(src, f.scratch[:0:room])
-		if !errors.Is(err, zstd.ErrDecoderSizeExceeded) {
+		// A frame that does not say its size fails in the block that does not
+		// fit, with an error of no name: what came out tells that it was that one.
+		if err == nil || !errors.Is(err, zstd.ErrDecoderSizeExceeded) && len(out)+maxZstdBlock <= room {
 			break
 		}
 		if room == limit {
@@ -176,6 +178,9 @@ func (f *inflater) unzstd(src []byte, limit int) (out []byte, err error) {
 	}
 	return out, nil
 }
+
+// maxZstdBlock is the most that one block of a zstd frame inflates to.
+const maxZstdBlock = 128 << 10
 
 // xerialMagic begins what Java producers write: this, two versions of four
 // bytes, then blocks with their lengths.
