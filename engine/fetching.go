@@ -247,7 +247,10 @@ func fetchReason(err error) string {
 // offsetLost notes that a position no longer exists. The metadata tells first
 // whether that is because the topic was made anew.
 func (l *loop) offsetLost(p *partition, part *fetch.Part) {
-	p.lost = fmt.Sprintf("offset %d of %s/%d no longer exists (log start %d, end %d)", part.Offset, p.stage.Topic, p.lane.id, part.LogStart, part.HighWatermark)
+	p.lost = fmt.Sprintf("offset %d of %s/%d no longer exists", part.Offset, p.stage.Topic, p.lane.id)
+	if part.LogStart >= 0 && part.HighWatermark >= 0 { // not every broker tells them with this error
+		p.lost += fmt.Sprintf(" (log start %d, end %d)", part.LogStart, part.HighWatermark)
+	}
 	p.pauseTo = time.Now().Add(requestTimeout) // until the answer
 	l.askLayout()
 }
