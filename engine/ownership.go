@@ -3,8 +3,8 @@ package engine
 import "time"
 
 // started begins a generation. What this member owned goes on untouched where
-// it is ours again in the same or the very next generation: nobody else can have
-// owned it between. Everything else is dropped, and read anew from its committed
+// it is ours again and nobody else can have gone on with it between (follows).
+// Everything else is dropped, and read anew from its committed
 // offset.
 type started struct{ gen *generation }
 
@@ -44,17 +44,22 @@ func (s *started) apply(l *loop) {
 	l.watch.search()
 }
 
-// follows reports that a partition which is ours in both generations was nobody
-// else's between them. A member whose id the client has lost is known by what is
-// committed: a group that was made anew has other offsets.
+// follows reports that a partition which is ours in both generations may go on
+// where it was. In the same generation, or the very next one of the same member,
+// nobody else can have owned it. Where a generation lies between that we did not
+// see, or the client has lost our member id, what is committed decides: it has
+// not moved beyond what we have settled.
 func follows(before, now *generation, p *partition, at start) bool {
-	if before == nil {
+	if before == nil || now.id < before.id {
 		return false
 	}
-	if before.member == now.member {
-		return now.id == before.id || now.id == before.id+1
+	if before.member == now.member && now.id <= before.id+1 {
+		return true
 	}
-	return now.id == before.id+1 && at.committed >= p.committed && at.committed <= p.track.committable()
+	if before.member != now.member && now.id != before.id+1 {
+		return false
+	}
+	return at.committed >= p.committed && at.committed <= p.track.committable()
 }
 
 // ended says that a generation is over; done is closed when the loop has let go.
