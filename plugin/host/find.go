@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/xrash/smetrics"
 )
 
 // Prefix is what the file name of a handler that is looked up by name begins with.
@@ -98,22 +100,4 @@ func nearest(name string, names []string) []string {
 }
 
 // distance is Levenshtein's, over bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
-}
+func distance(a, b string) int { return smetrics.WagnerFischer(a, b, 1, 1, 1) }

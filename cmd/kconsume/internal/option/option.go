@@ -4,6 +4,8 @@ package option
 
 import (
 	"strings"
+
+	"github.com/xrash/smetrics"
 )
 
 // Kind is a setting's type.
@@ -100,22 +102,4 @@ func Nearest(name string, names []string) string {
 }
 
 // distance is Levenshtein's, over bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
-}
+func distance(a, b string) int { return smetrics.WagnerFischer(a, b, 1, 1, 1) }
