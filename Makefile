@@ -8,8 +8,14 @@ build := CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(version)"
 # All packages but those that run real Kafka.
 units = $$(go list ./... | grep -vE '/kconsume/test(/|$$)')
 
+# The programs on real Kafka that prove what is promised.
+chaos = $(build) -o build/chaos/ ./test/chaos ./test/chaos/handler && build/chaos/chaos -kconsume build/kconsume -handler build/chaos/handler
+
 FUZZTIME ?= 30s
+MINUTES ?= 15
 ARGS ?=
+SEEDS ?= 100
+FIRST_SEED ?= 0
 
 .PHONY: help
 help: ## list the targets
@@ -40,6 +46,10 @@ race: ## the same with the race detector
 suite: need ## run the tests on real Kafka
 	go test -count=1 -p 1 ./test/...
 
+.PHONY: sim
+sim: ## play SEEDS simulated histories from FIRST_SEED on; ARGS=-planted: see that planted bugs are caught
+	go run ./test/sim/runner -seeds $(SEEDS) -first $(FIRST_SEED) $(ARGS)
+
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "run gofmt -w on: $$unformatted"; exit 1; }
@@ -56,6 +66,23 @@ bench: need build ## micro benchmarks, then throughput on real Kafka next to kaf
 	go test -run '^$$' -bench . -benchmem ./engine/... ./plugin/...
 	$(build) -o build/bench/ ./bench/...
 	build/bench/line -kconsume build/kconsume -reader build/bench/reader -handler build/bench/noop $(ARGS)
+
+.PHONY: chaos
+chaos: need build ## kill, freeze and stop everything for MINUTES on real Kafka, and account for every record
+	@$(chaos) -duration $(MINUTES)m $(ARGS)
+
+.PHONY: deploy
+deploy: need build ## replace three members one after another under load on real Kafka
+	@$(chaos) -mode deploy -rate 2000 $(ARGS)
+
+.PHONY: weigh
+weigh: need build ## a daemon's memory with a million records parked, and what it takes when idle
+	@$(chaos) -mode parked $(ARGS)
+	@$(chaos) -mode idle $(ARGS)
+
+.PHONY: halved
+halved: need build ## forward a batch of 100 with the broker stopped halfway
+	@$(chaos) -mode halved $(ARGS)
 
 .PHONY: generate
 generate: ## generate the code of the handler protocol

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kconsume/kconsume/engine/topics"
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol/offsetcommit"
 )
 
 // cluster is the way to the brokers: one long-lived transport for requests and
@@ -163,4 +164,31 @@ func (k *cluster) listOffset(ctx context.Context, topic string, partition int, p
 		}
 	}
 	return 0, fmt.Errorf("list offsets of %s/%d: no offset in the answer", topic, partition)
+}
+
+// commit commits offsets for a generation by a connection to whoever is the
+// group's coordinator now; the generation's own may be to one that is gone.
+func (k *cluster) commit(ctx context.Context, group string, g *generation, o offsets) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	req := &offsetcommit.Request{GroupID: group, GenerationID: g.id, MemberID: g.member, RetentionTimeMs: -1}
+	for topic, parts := range o {
+		t := offsetcommit.RequestTopic{Name: topic}
+		for id, offset := range parts {
+			t.Partitions = append(t.Partitions, offsetcommit.RequestPartition{PartitionIndex: int32(id), CommittedOffset: offset, CommittedLeaderEpoch: -1})
+		}
+		req.Topics = append(req.Topics, t)
+	}
+	res, err := k.transport.RoundTrip(ctx, k.addr, req)
+	if err != nil {
+		return fmt.Errorf("commit offsets: %w", err)
+	}
+	for _, t := range res.(*offsetcommit.Response).Topics {
+		for _, p := range t.Partitions {
+			if p.ErrorCode != 0 {
+				return fmt.Errorf("commit offset of %s/%d: %w", t.Name, p.PartitionIndex, kafka.Error(p.ErrorCode))
+			}
+		}
+	}
+	return nil
 }

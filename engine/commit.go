@@ -55,6 +55,17 @@ func (l *loop) commit(now time.Time) bool {
 	return true
 }
 
+// settled are the offsets that may be committed and are not known to be.
+func (l *loop) settled() offsets {
+	o := offsets{}
+	for p := range l.owned {
+		if at := p.track.committable(); at > p.committed {
+			o.set(p.stage.Topic, p.lane.id, at)
+		}
+	}
+	return o
+}
+
 // committed is a commit's result: what was committed, and what went wrong.
 type committed struct {
 	gen  *generation

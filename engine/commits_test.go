@@ -17,12 +17,13 @@ type ledger struct {
 	mu       sync.Mutex
 	requests []time.Time
 	at       map[string]int64 // by topic/partition: the latest asked for
+	asked    map[string]int   // by topic/partition
 	back     []string         // commits that went back
 	check    func(place string, offset int64)
 }
 
 func (w *world) watchCommits(check func(place string, offset int64)) *ledger {
-	l := &ledger{at: map[string]int64{}, check: check}
+	l := &ledger{at: map[string]int64{}, asked: map[string]int{}, check: check}
 	w.cluster.ControlKey(int16(kmsg.OffsetCommit), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		w.cluster.KeepControl()
 		l.mu.Lock()
@@ -34,6 +35,7 @@ func (w *world) watchCommits(check func(place string, offset int64)) *ledger {
 				if p.Offset < l.at[place] {
 					l.back = append(l.back, fmt.Sprintf("%s from %d to %d", place, l.at[place], p.Offset))
 				}
+				l.asked[place]++
 				l.at[place] = max(l.at[place], p.Offset)
 				if l.check != nil {
 					l.check(place, p.Offset)
@@ -123,6 +125,11 @@ func TestPartialCommitErrors(t *testing.T) {
 		if s := statusOf(r); s.Problem == "" {
 			t.Error("status does not say that commits are refused")
 		}
+		log.mu.Lock()
+		if log.asked["t/0"] > 6 || log.asked["t/1"] < 10 {
+			t.Errorf("commits asked for by partition: %v, want the refused one again and again, and no other", log.asked)
+		}
+		log.mu.Unlock()
 		fault.Remove()
 		time.Sleep(5 * time.Second)
 		if lag := w.lag("g", "t"); lag != 0 {

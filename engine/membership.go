@@ -151,6 +151,13 @@ func (m *membership) generation(over context.Context, gen *kafka.Generation) {
 	case <-m.loop.work.Done():
 	}
 	m.awaitCoordinator()
+	if len(end.rest) > 0 {
+		// The last commit went to a coordinator that is gone: the one that
+		// answers now still takes it, until the next generation is complete.
+		if err := m.cluster.commit(m.loop.work, m.cfg.Group, g, end.rest); err != nil {
+			m.log.Warn("the last commit of a generation failed: what it held is delivered again where it changes hands", "error", err.Error())
+		}
+	}
 	if lines := m.subs.takeUp(); lines != nil {
 		m.balance.setLines(lines)
 	}

@@ -66,6 +66,8 @@ func follows(before, now *generation, p *partition, at start) bool {
 type ended struct {
 	gen  *generation
 	done chan struct{}
+	// rest is set before done is closed: settled, and not known to be committed.
+	rest offsets
 }
 
 // endWait is how long the end of a generation waits for what is in flight: one
@@ -80,7 +82,7 @@ const commitWait = time.Second
 type ending struct {
 	until     time.Time
 	committed bool
-	done      chan struct{}
+	of        *ended
 }
 
 func (e *ended) apply(l *loop) {
@@ -88,7 +90,7 @@ func (e *ended) apply(l *loop) {
 		close(e.done)
 		return
 	}
-	l.ending = &ending{until: time.Now().Add(endWait), done: e.done}
+	l.ending = &ending{until: time.Now().Add(endWait), of: e}
 	if l.drain == nil {
 		l.setState(StateJoining)
 		l.setLimits()
@@ -142,7 +144,8 @@ func (l *loop) stepEnding(now time.Time) time.Time {
 
 // letGo ends the generation for the loop.
 func (l *loop) letGo() {
-	close(l.ending.done)
+	l.ending.of.rest = l.settled()
+	close(l.ending.of.done)
 	l.gen, l.ending = nil, nil
 }
 

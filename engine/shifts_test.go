@@ -123,3 +123,34 @@ func TestMoreMembersThanPartitions(t *testing.T) {
 		all[2].end()
 	})
 }
+
+// Records that members with other clocks wrote to a tier: each comes at its own
+// due time, whatever stands before it, and none waits longer than the tier.
+func TestDueTimesOfOtherClocks(t *testing.T) {
+	inWorld(t, 1, []string{"t"}, func(w *world) {
+		var c calls
+		r := w.start(w.tiers(&c, 30*time.Second))
+		time.Sleep(5 * time.Second)
+		begin := time.Now()
+		due := map[string]time.Duration{"ok ahead": 20 * time.Second, "ok right": 5 * time.Second, "ok past": -time.Hour, "ok far": 200 * 365 * 24 * time.Hour}
+		for _, value := range []string{"ok far", "ok ahead", "ok right", "ok past"} {
+			w.produce(&kgo.Record{Topic: "t.retry.30s", Value: []byte(value), Headers: []kgo.RecordHeader{
+				{Key: "X-Retry-Group", Value: []byte("g")}, {Key: "X-Retry-Attempts", Value: []byte("1")},
+				{Key: "X-Retry-Due", Value: fmt.Append(nil, begin.Add(due[value]).UnixMilli())},
+				{Key: "X-Original-Topic", Value: []byte("t")}, {Key: "X-Original-Partition", Value: []byte("0")}, {Key: "X-Original-Offset", Value: []byte("7")},
+			}})
+		}
+		time.Sleep(40 * time.Second)
+		r.end()
+		for value, wait := range due {
+			wait = max(0, min(wait, 30*time.Second))
+			got := c.of(value)
+			if len(got) != 1 {
+				t.Fatalf("%q: %d deliveries, want 1", value, len(got))
+			}
+			if late := got[0].at.Sub(begin) - wait; late < 0 || late > time.Second {
+				t.Errorf("%q came %v after its due time", value, late)
+			}
+		}
+	})
+}

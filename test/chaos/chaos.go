@@ -67,7 +67,7 @@ func newRun(r *rig) (*run, *evidence) {
 	c.topics = append(c.topics, c.tiers...)
 	c.ledger = newLedger(r.journals, stages)
 	return c, &evidence{
-		keys: keysPerPartition, maxAttempts: len(delays) + 1, stages: c.topics, delays: append([]time.Duration{0}, waits...),
+		strict: r.strict, keys: keysPerPartition, maxAttempts: len(delays) + 1, stages: c.topics, delays: append([]time.Duration{0}, waits...),
 	}
 }
 
@@ -152,7 +152,8 @@ func (c *run) collect(ctx context.Context, e *evidence) (err error) {
 	for p := range e.acked {
 		e.acked[p] = c.producer.acked[p].Load()
 	}
-	e.deliveries, e.procs, e.dirty = c.ledger.deliveries, c.ledger.procs, c.ledger.dirty
+	e.deliveries, e.procs = c.ledger.deliveries, c.ledger.procs
+	c.troubles = append(c.troubles, c.ledger.dirty...) // evidence that cannot be read
 	e.events, e.snapshots = c.events, c.snapshots.all
 	if e.sources, err = readSources(ctx, c.kafka.Bootstrap(), topicMain, c.partitions); err != nil {
 		return err

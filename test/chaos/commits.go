@@ -14,7 +14,6 @@ import (
 func (x *index) commits(f *findings) {
 	ahead := f.promise("committed before it was settled")
 	back := f.promise("committed offsets that went back")
-	settled := x.settled()
 	last := map[place]int64{}
 	for _, s := range x.snapshots {
 		for at, offset := range s.committed {
@@ -22,7 +21,7 @@ func (x *index) commits(f *findings) {
 				back.add("%s/%d: %d after %d", at.topic, at.partition, offset, last[at])
 			}
 			last[at] = offset
-			if t := settled[at].before(offset); t > s.at {
+			if t := x.settlements[at].before(offset); t > s.at {
 				late := "never"
 				if t < math.MaxInt64 {
 					late = time.Duration(t-s.at).String() + " later"

@@ -91,10 +91,7 @@ func (c *run) deploy(ctx context.Context) (round, error) {
 	if err := c.strike(ctx, rolling); err != nil {
 		return one, err
 	}
-	last := c.members[len(c.members)-1]
-	if err := until(ctx, progressPatience, last.life+" handles something", func(context.Context) (bool, error) {
-		return c.ledger.of(last.life) > 0, c.alive()
-	}); err != nil {
+	if err := c.working(ctx); err != nil {
 		return one, err
 	}
 	err := rest()

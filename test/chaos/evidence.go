@@ -23,7 +23,7 @@ type evidence struct {
 	snapshots  []snapshot // taken one after another
 	committed  map[place]int64
 	ends       map[place]int64
-	dirty      []string // what of the journals cannot be read
+	strict     bool // a duplicate that no loss explains breaks a promise
 }
 
 // source is the record in the main topic, nil where there is none.
@@ -39,6 +39,7 @@ type broken struct {
 	promise  string
 	count    int
 	examples []string
+	lenient  bool // told, but not held against the run
 }
 
 const maxExamples = 5
@@ -73,7 +74,7 @@ func (f *findings) promise(text string) *broken {
 
 // bad reports whether any promise was broken.
 func (f *findings) bad() bool {
-	return slices.ContainsFunc(f.promises, func(b *broken) bool { return b.count > 0 })
+	return slices.ContainsFunc(f.promises, func(b *broken) bool { return b.count > 0 && !b.lenient })
 }
 
 // index is the evidence put in order.
@@ -82,6 +83,9 @@ type index struct {
 	groups map[call][]int32      // deliveries of a record's attempt, by their begin
 	copies map[call][]*forwarded // records of the tiers that ask for an attempt
 	dead   map[record][]*forwarded
+	// settlements are when what lies below an offset was settled.
+	settlements map[place]*settlings
+	begins      map[tenure][]int64 // of first deliveries, in rising order
 }
 
 // call names an attempt at a record.
@@ -91,7 +95,7 @@ type call struct {
 }
 
 func newIndex(e *evidence) *index {
-	x := &index{evidence: e, groups: map[call][]int32{}, copies: map[call][]*forwarded{}, dead: map[record][]*forwarded{}}
+	x := &index{evidence: e, groups: map[call][]int32{}, copies: map[call][]*forwarded{}, dead: map[record][]*forwarded{}, begins: map[tenure][]int64{}}
 	order := make([]int32, len(e.deliveries))
 	for i := range order {
 		order[i] = int32(i)
@@ -101,6 +105,10 @@ func newIndex(e *evidence) *index {
 		d := &e.deliveries[i]
 		c := call{d.record(), d.attempt}
 		x.groups[c] = append(x.groups[c], i)
+		if len(x.groups[c]) == 1 {
+			t := tenure{e.procs[d.proc].life, d.partition}
+			x.begins[t] = append(x.begins[t], d.begin)
+		}
 	}
 	for i := range e.forwarded {
 		f := &e.forwarded[i]
@@ -113,5 +121,6 @@ func newIndex(e *evidence) *index {
 			x.copies[c] = append(x.copies[c], f)
 		}
 	}
+	x.settlements = x.settled()
 	return x
 }

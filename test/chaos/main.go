@@ -37,6 +37,7 @@ type settings struct {
 	rest              time.Duration
 	seed              uint64
 	keep              bool
+	strict            bool // duplicates that no loss explains break a promise
 }
 
 func main() {
@@ -53,6 +54,7 @@ func main() {
 	flag.DurationVar(&s.rest, "rest", time.Minute, "how long idle measures, and parked waits before it does")
 	flag.Uint64Var(&s.seed, "seed", 0, "of the faults' order; 0 = a new one, which is printed")
 	flag.BoolVar(&s.keep, "keep", false, "keep logs and journals, as after a broken promise")
+	flag.BoolVar(&s.strict, "strict", false, "fail over duplicates in a partition that changed hands, or stayed, while nobody was killed or frozen")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -45,9 +45,9 @@ func (m *member) start() error {
 		"run", "--brokers", m.rig.kafka.Bootstrap(), "--group", group, "--topic", topicMain,
 		"--handler", m.rig.handler, "--handler-env", "CHAOS_LOG=" + filepath.Join(m.rig.journals, m.life),
 		"--handler-env", "CHAOS_KEYS=" + strconv.Itoa(keysPerPartition), "--handler-env", "CHAOS_GATE=" + m.rig.gate(),
-		"--session-timeout", sessionTimeout.String(), "--metrics", "127.0.0.1:0",
+		"--session-timeout", sessionTimeout.String(), "--metrics", "127.0.0.1:0", "--state-dir", filepath.Join(dir, "state"),
 	}, m.flags...)
-	env := append(os.Environ(), "XDG_RUNTIME_DIR="+dir, "XDG_STATE_HOME="+dir, "RUNTIME_DIRECTORY=", "STATE_DIRECTORY=")
+	env := append(os.Environ(), "XDG_RUNTIME_DIR="+dir, "RUNTIME_DIRECTORY=")
 	var err error
 	m.proc, err = m.rig.launcher.launch(m.logFile(), env, m.rig.kconsume, args...)
 	return err

@@ -80,6 +80,12 @@ func runParked(ctx context.Context, s settings, out *os.File) (err error) {
 	}
 	fmt.Fprintf(out, "%d records of %d bytes in the tier of %s, %d of them twice, parked in %v, measured %v after the first\n",
 		want, valueSize, s.delay, total(ends)-want, took.Round(time.Second), time.Since(began).Round(time.Second))
+	metrics, err := m.metrics(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "held in buffers %s, Go's heap in use %s, kept from the system %s\n", mib(int64(sum(metrics, "kconsume_buffer_bytes"))),
+		mib(int64(sum(metrics, "go_memstats_heap_inuse_bytes"))), mib(int64(sum(metrics, "go_memstats_heap_idle_bytes")-sum(metrics, "go_memstats_heap_released_bytes"))))
 	fmt.Fprintf(out, "resident memory: before %s, after %s, at most %s on the way\n", mib(before), mib(after), mib(peak))
 	if err := m.stop(); err != nil {
 		return err

@@ -29,7 +29,11 @@ func (c *run) report(out io.Writer, f *findings, took time.Duration) {
 	fmt.Fprintln(w)
 	fmt.Fprintln(w, "promise\tbroken")
 	for _, b := range f.promises {
-		fmt.Fprintf(w, "%s\t%d\n", b.promise, b.count)
+		note := ""
+		if b.lenient {
+			note = "\t(told; broken only with -strict)"
+		}
+		fmt.Fprintf(w, "%s\t%d%s\n", b.promise, b.count, note)
 	}
 	fmt.Fprintf(w, "out of order by a frozen member\t%d\t(apart: it had passed its check)\n", f.apart)
 	d := &f.duplicates
@@ -38,6 +42,7 @@ func (c *run) report(out io.Writer, f *findings, took time.Duration) {
 	fmt.Fprintf(w, "  with a member or handler that was struck\t%d\tof %d in flight or settled since the last commit\n", d.struck, d.inHand)
 	fmt.Fprintf(w, "  by a frozen member that went on\t%d\t(in the same bound)\n", d.frozen)
 	fmt.Fprintf(w, "  twice in a tier\t%d\tof %d written again with an unknown outcome and %d after a repeated failure\n", d.copies, d.resent, d.cascade)
+	fmt.Fprintf(w, "  behind a forward not yet acknowledged when a partition moved\t%d\t(no commit could pass it)\n", d.held)
 	fmt.Fprintf(w, "  moved to another member\t%d\tof 0\n", d.moved)
 	fmt.Fprintf(w, "  again by the same member\t%d\tof 0\n", d.same)
 	fmt.Fprintf(w, "twice in the DLQ\t%d\n", d.dead)
