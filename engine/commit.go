@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -82,6 +84,7 @@ func (c *committed) apply(l *loop) {
 			}
 		}
 	}
+	c.gen.doubt = c.gen.doubt || unanswered(c.err)
 	reason := commitReason(c.err)
 	l.met.Commits.WithLabelValues(reason).Inc()
 	if c.gen != l.gen {
@@ -120,6 +123,15 @@ func commitOffsets(commit func(map[string]map[int]int64) error, o offsets) (done
 		}
 	}
 	return done, err
+}
+
+// unanswered reports that a commit's outcome is open: nobody refused it, and its
+// connection may still carry it.
+func unanswered(err error) bool {
+	if _, answered := errors.AsType[kafka.Error](err); err == nil || answered {
+		return false
+	}
+	return !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE)
 }
 
 // generationOver reports that this generation may commit no more.

@@ -19,6 +19,7 @@ type generation struct {
 	commit func(map[string]map[int]int64) error
 	starts map[topicPartition]start
 	leave  context.CancelCauseFunc // ends it: the group is joined again
+	doubt  bool                    // a commit had no answer: it may still arrive. The loop's own
 }
 
 // start is where a partition begins in a generation.

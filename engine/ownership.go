@@ -142,9 +142,13 @@ func (l *loop) stepEnding(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// letGo ends the generation for the loop.
+// letGo ends the generation for the loop. What is settled may be committed once
+// more by another connection, unless an earlier commit may still be on its way
+// by this one and arrive behind it (I4).
 func (l *loop) letGo() {
-	l.ending.of.rest = l.settled()
+	if !l.committing && !l.gen.doubt {
+		l.ending.of.rest = l.settled()
+	}
 	close(l.ending.of.done)
 	l.gen, l.ending = nil, nil
 }
