@@ -65,10 +65,17 @@ type daemon struct {
 // if it still runs, when the test ends.
 func start(t *testing.T, topic, group, probeLog string, flags ...string) *daemon {
 	t.Helper()
+	return launch(t, topic, group, append([]string{
+		"--handler", filepath.Join(bin, "kconsume-handler-probe"), "--handler-env", "PROBE_LOG=" + probeLog,
+	}, flags...)...)
+}
+
+// launch is start with another handler.
+func launch(t *testing.T, topic, group string, flags ...string) *daemon {
+	t.Helper()
 	d := &daemon{t: t, metrics: freeAddr(t), done: make(chan struct{})}
 	args := append([]string{
 		"run", "--brokers", broker.Cluster(t).Bootstrap(), "--group", group, "--topic", topic,
-		"--handler", filepath.Join(bin, "kconsume-handler-probe"), "--handler-env", "PROBE_LOG=" + probeLog,
 		"--session-timeout", "6s", "--metrics", d.metrics,
 	}, flags...)
 	d.cmd = exec.Command(filepath.Join(bin, "kconsume"), args...)
