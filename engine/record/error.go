@@ -20,19 +20,22 @@ const (
 	Bomb Class = "bomb"
 )
 
+// pass is how to get past a batch that stays unreadable.
+const pass = "mend the producer, and let the batch expire or, with the group stopped, set its offset behind it (kafka-consumer-groups --reset-offsets)"
+
 // advice is what the reader of the error can do about it.
 func (c Class) advice() string {
 	switch c {
 	case Corrupt:
 		return "fetch it again; if that does not help, the broker's log or the network is damaged"
 	case TruncatedRecord:
-		return "its producer wrote a malformed batch; skip it or fix the producer"
+		return "its producer wrote a malformed batch: " + pass
 	case Magic:
 		return "only format v2 (Kafka 0.11 and later) is read; let the old segments expire or rewrite the topic"
 	case Codec:
-		return "its producer packed it in a way that cannot be read; skip it or fix the producer"
+		return "its producer packed it in a way that cannot be read: " + pass
 	case Bomb:
-		return "raise the limit if such batches are meant, else skip it"
+		return "it inflates to more than a consumer should hold: " + pass
 	}
 	return "report it"
 }
