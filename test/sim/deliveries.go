@@ -237,6 +237,7 @@ func (l *ledger) judged(d *delivery, v verdict) {
 	l.history.add(event{what: "verdict", member: d.member.name, rec: d.rec, note: d.step.Act.String() + " " + v.class, n: d.attempt})
 	if v.kind == verdictHandled {
 		d.rec.handled = max(d.rec.handled, d.attempt)
+		l.lastChange = v.at
 		l.stats.Handled++
 	}
 }

@@ -23,7 +23,8 @@
 //	I3  When a broker takes a commit, every position below it is accounted for: a
 //	    handler acknowledged it at that attempt or a later one, or a topic holds a
 //	    forward of it. A position of a tier is also accounted for by a copy of it
-//	    further on in that tier. A verdict counts only if the member still ran when
+//	    further on in that tier. An acknowledgement counts once all that the handler
+//	    emitted has arrived in its topic. A verdict counts only if the member still ran when
 //	    it was given, a forward only if the broker applied it.
 //	I4  What the brokers hold as committed never falls.
 //	I5  Attempt and MaxAttempts are what the stage's record says; a forward's
@@ -49,7 +50,8 @@
 //
 // A tenure is the time in which one member holds one partition without a break:
 // generation after generation of one member id whose numbers follow each other
-// (n or n+1), each of them seen at work. Its base is what was committed when the
+// (n or n+1), each of them seen at work. (An engine may go on where this ends a
+// tenure, never the other way round.) Its base is what was committed when the
 // brokers took the first SyncGroup of its first generation.
 //
 //   - Within a tenure each copy of a record is delivered once at most.
@@ -62,7 +64,9 @@
 //     broker has told it of success (a waiting record that is written to the end
 //     of its tier at a stop aside).
 //   - In the quiet time after the faults, in which members are stopped and
-//     started in turn and all at once, there are no duplicates at all.
+//     started in turn and all at once, there are no duplicates at all, and what
+//     was settled is committed within the commit interval and promptSlack: that is
+//     how far a commit may lag behind where nothing fails.
 //
 // # What is not determined by the seed
 //

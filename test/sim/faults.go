@@ -162,9 +162,9 @@ func drawFault(r *rand.Rand, k Kind) Fault {
 	case FreezeMember: // some of them past the session
 		f.For = between(r, time.Second, 12*time.Second)
 	case FailProduce:
-		f.Topic = pick(r, forwardTopics())
+		f.Topic = pick(r, append(forwardTopics(), outTopic))
 	case MoveLeaders:
-		for range (len(stageTopics()) + 1) * partitions {
+		for range (len(stageTopics()) + 2) * partitions {
 			f.Leaders = append(f.Leaders, int32(r.IntN(brokers)))
 		}
 	}

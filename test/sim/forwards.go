@@ -24,6 +24,10 @@ func (l *ledger) forwarding(m *member, tp topicPartition, rs []kmsgRecord) (sent
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range rs {
+		if tp.topic == outTopic {
+			l.emitting(m, tp, &rs[i])
+			continue
+		}
 		f, err := l.parse(tp, &rs[i])
 		if err != nil {
 			l.violate("I2", "%s writes to %v: %v", m.name, tp, err)
@@ -69,7 +73,7 @@ func (l *ledger) parse(tp topicPartition, r *kmsgRecord) (*forwardSent, error) {
 	return f, nil
 }
 
-// ourNames are the headers that forwards carry beside the record's own.
+// ourName reports whether a header is one that forwards carry beside the record's own.
 func ourName(name string) bool {
 	switch name {
 	case "X-Retry-Attempts", "X-Retry-Due", "X-Retry-Group", "X-Original-Topic", "X-Original-Partition", "X-Original-Offset",
@@ -92,21 +96,28 @@ func splitHeaders(hs []header) (own []header, ours map[string]string) {
 	return own, ours
 }
 
-// checkForward finds what a forward is of: a failed delivery of this member, or,
-// while it stops, a waiting record with the same due time.
+// checkForward finds what a forward is of: the failed delivery of this member
+// that its due time fits best, or, while it stops, a waiting record with the same
+// due time.
 func (l *ledger) checkForward(m *member, f *forwardSent) {
-	fits, told := 0, 0
+	fits, told, best := 0, 0, int64(maxLate+1)
 	for _, d := range f.rec.sent {
 		if d.member != m || d.attempt != f.failed {
 			continue
 		}
-		if topic, due := l.route(d); topic == f.tp.topic && dueFits(f.due, due) {
-			if f.of == nil || d.answered < f.of.answered {
-				f.of = d
-			}
-			fits++
-			told += d.answered
+		topic, due := l.route(d)
+		late := lateness(f.due, due)
+		if topic != f.tp.topic || late < 0 || late > best {
+			continue
 		}
+		if late < best {
+			fits, told, best, f.of = 0, 0, late, nil
+		}
+		if f.of == nil || d.answered < f.of.answered {
+			f.of = d
+		}
+		fits++
+		told += d.answered
 	}
 	again := slices.ContainsFunc(f.rec.copies, func(c *position) bool {
 		return !c.void && c.tp == f.tp && c.failed == f.failed && c.due == f.due && f.tp.topic != dlqTopic
@@ -114,7 +125,7 @@ func (l *ledger) checkForward(m *member, f *forwardSent) {
 	switch {
 	case again && m.stopping:
 		f.of = nil
-	case fits == 0:
+	case fits == 0 || best > maxLate:
 		l.violate("I5", "%s forwards %s to %v with %d failed attempts, due %d: no delivery of it failed that way (%s)", m.name, f.rec.id(), f.tp, f.failed, f.due, l.tellSent(f.rec))
 	case told >= fits:
 		l.violate("I7", "%s forwards %s to %v with %d failed attempts again, though it was told that it succeeded", m.name, f.rec.id(), f.tp, f.failed)
@@ -147,14 +158,17 @@ func (l *ledger) route(d *delivery) (topic string, due time.Time) {
 	return tierTopic(tier), d.verdict.at.Add(delay)
 }
 
-// dueFits reports whether a due time in ms is the one wanted: a millisecond is
-// cut off, and the engine's now may be a little later than the handler's.
-func dueFits(ms int64, want time.Time) bool {
+// maxLate is how many ms a due time may lie behind the failure and the delay: the
+// engine learns of a call that outlives its deadline a little later.
+const maxLate = 20
+
+// lateness is by how many ms a due time exceeds the one wanted, whose fraction of
+// a ms is cut off; < 0 = it is too early.
+func lateness(ms int64, want time.Time) int64 {
 	if want.IsZero() {
-		return ms == 0
+		return ms // there is to be none
 	}
-	late := ms - unixMS(want)
-	return late >= 0 && late <= 1000
+	return ms - unixMS(want)
 }
 
 func (l *ledger) tellSent(r *record) (s string) {
@@ -171,6 +185,11 @@ func (l *ledger) forwardTook(tp topicPartition, rs []kmsgRecord) {
 	defer l.mu.Unlock()
 	l.settleLog(tp)
 	for i := range rs {
+		if tp.topic == outTopic {
+			rec, n, _ := l.parseEmission(tp, &rs[i]) // nil: it was told when it was sent
+			l.push(tp, &position{rec: rec, emits: n})
+			continue
+		}
 		f, err := l.parse(tp, &rs[i])
 		if err != nil {
 			l.push(tp, &position{}) // it was told when it was sent

@@ -33,6 +33,7 @@ func (h *handler) Handle(ctx context.Context, msg *plugin.Message) error {
 	case actSlow:
 		select {
 		case <-time.After(s.Takes):
+			emit(d, msg)
 			return h.done(d, nil)
 		case <-ctx.Done():
 			return h.cutOff(ctx, d)
@@ -49,6 +50,7 @@ func (h *handler) Handle(ctx context.Context, msg *plugin.Message) error {
 	time.Sleep(s.Takes)
 	switch s.Act {
 	case actAck:
+		emit(d, msg)
 		return h.done(d, nil)
 	case actDrop:
 		return h.done(d, plugin.Drop("not for us"))

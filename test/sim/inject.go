@@ -60,7 +60,7 @@ func (w *world) injectCluster(f Fault) {
 	case MoveLeader:
 		_ = w.cluster.MoveTopicPartition(f.Topic, f.Partition, f.Broker)
 	case MoveLeaders:
-		for i, topic := range append(stageTopics(), dlqTopic) {
+		for i, topic := range append(stageTopics(), dlqTopic, outTopic) {
 			for p := range int32(partitions) {
 				_ = w.cluster.MoveTopicPartition(topic, p, f.Leaders[i*partitions+int(p)])
 			}

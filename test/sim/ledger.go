@@ -26,7 +26,8 @@ type ledger struct {
 	logs       map[topicPartition]*log
 	gens       map[int32]*generation
 	tenures    map[tenureID]*tenure
-	quiet      bool // no fault can be an excuse any more
+	lastChange time.Time // a position came to be accounted for
+	quiet      bool      // no fault can be an excuse any more
 	members    map[string]*member
 	producers  map[topicPartition]*production
 	violations []string
@@ -53,6 +54,7 @@ type record struct {
 	handled   int         // the latest attempt that was acknowledged or dropped
 	forwarded int         // the most failed attempts that a forward of it says; dead = in the DLQ
 	copies    []*position // forwards of it, in the order in which the brokers took them
+	emitted   int         // bit n: its emission n has arrived
 }
 
 // dead is more than the attempts of any record.
@@ -70,6 +72,7 @@ type position struct {
 	rec     *record // nil = a marker
 	failed  int     // in a forward: failed deliveries
 	due     int64   // in a forward to a tier: unix ms
+	emits   int     // in outTopic: which emission it is
 	void    bool    // the broker did not apply it
 	applied bool
 }
@@ -161,6 +164,7 @@ func (l *ledger) push(tp topicPartition, p *position) {
 // apply notes that a topic holds a position.
 func (l *ledger) apply(p *position) {
 	p.applied = true
+	l.lastChange = time.Now()
 	if p.rec == nil {
 		return
 	}
@@ -169,6 +173,11 @@ func (l *ledger) apply(p *position) {
 		if !p.rec.aborted {
 			l.stats.Records++
 		}
+		return
+	}
+	if p.tp.topic == outTopic {
+		p.rec.emitted |= 1 << p.emits
+		l.stats.Emitted++
 		return
 	}
 	failed := p.failed
@@ -182,7 +191,7 @@ func (l *ledger) apply(p *position) {
 // accounted reports whether a commit may pass a position: see I3.
 func (p *position) accounted() bool {
 	r := p.rec
-	if r == nil || r.aborted || r.handled > p.failed || r.forwarded > p.failed {
+	if r == nil || r.aborted || r.handled > p.failed && r.emittedAll() || r.forwarded > p.failed {
 		return true
 	}
 	for _, c := range r.copies {
@@ -235,7 +244,7 @@ func (l *ledger) input(partition int32, offset int64) *record {
 func (l *ledger) finish() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, topic := range append(stageTopics(), dlqTopic) {
+	for _, topic := range append(stageTopics(), dlqTopic, outTopic) {
 		for p := range int32(partitions) {
 			l.settleLog(topicPartition{topic, p})
 		}
@@ -251,8 +260,8 @@ func (l *ledger) finish() {
 	}
 	for tp, list := range l.inputs {
 		for _, r := range list {
-			if r != nil && !r.aborted && r.handled == 0 && r.forwarded != dead {
-				l.violate("I1", "%v offset %d was lost: neither handled nor in the DLQ", tp, r.offset)
+			if r != nil && !r.aborted && (r.handled == 0 || !r.emittedAll()) && r.forwarded != dead {
+				l.violate("I1", "%v offset %d was lost: neither in the DLQ nor handled (%d) with all that it emits (%b)", tp, r.offset, r.handled, r.emitted)
 			}
 		}
 	}

@@ -49,16 +49,18 @@ func (g *gate) pass(end <-chan struct{}) bool {
 	}
 }
 
-// link is one connection: client ↔ us ↔ broker. Two goroutines pass frames on.
+// link is one connection: client ↔ us ↔ broker. Two goroutines pass frames on. A
+// request is not read before the last one is answered: the client holds a mutex
+// while it waits for an answer, and who waits for a mutex stops virtual time;
+// who waits to write does not.
 type link struct {
 	wire           *wire
 	broker         int32
 	client, server net.Conn // our ends
 	closed         chan struct{}
 	once           sync.Once
-
-	mu      sync.Mutex
-	pending []request // sent to the broker, not answered
+	asked          chan request  // what the broker is about to answer
+	answered       chan struct{} // the client has the answer
 }
 
 // request is what we remember of a request until its answer.
@@ -89,7 +91,7 @@ func (w *wire) dial(ctx context.Context, network, address string) (net.Conn, err
 		return nil, err
 	}
 	near, far := net.Pipe()
-	l := &link{wire: w, broker: id, client: far, server: server, closed: make(chan struct{})}
+	l := &link{wire: w, broker: id, client: far, server: server, closed: make(chan struct{}), asked: make(chan request, 1), answered: make(chan struct{}, 1)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.dead {
@@ -207,10 +209,11 @@ func (l *link) requests() {
 	defer l.forget()
 	for {
 		frame, err := readFrame(l.client)
+		at := time.Now() // of the client, whatever holds it up from here
 		if err != nil || !l.wire.gate(l.broker).pass(l.closed) {
 			return
 		}
-		q := request{key: kmsg.Key(int16(binary.BigEndian.Uint16(frame[4:]))), version: int16(binary.BigEndian.Uint16(frame[6:])), at: time.Now()}
+		q := request{key: kmsg.Key(int16(binary.BigEndian.Uint16(frame[4:]))), version: int16(binary.BigEndian.Uint16(frame[6:])), at: at}
 		if q.key == kmsg.Produce {
 			q.writes = l.wire.w.forwardsSent(l.wire, frame)
 		}
@@ -224,16 +227,19 @@ func (l *link) requests() {
 				q.answer = r
 			}
 		}
-		l.mu.Lock()
-		l.pending = append(l.pending, q)
-		l.mu.Unlock()
+		l.asked <- q
 		if _, err := l.server.Write(frame); err != nil {
+			return
+		}
+		select {
+		case <-l.answered:
+		case <-l.closed:
 			return
 		}
 	}
 }
 
-// answers passes on what the broker sends. It answers in order.
+// answers passes on what the broker sends.
 func (l *link) answers() {
 	defer l.close()
 	for {
@@ -241,14 +247,7 @@ func (l *link) answers() {
 		if err != nil {
 			return
 		}
-		l.mu.Lock()
-		if len(l.pending) == 0 {
-			l.mu.Unlock()
-			return
-		}
-		q := l.pending[0]
-		l.pending = l.pending[1:]
-		l.mu.Unlock()
+		q := <-l.asked
 		if q.answer != nil {
 			switch q.answer.fault.Kind {
 			case LoseAnswer:
@@ -268,6 +267,7 @@ func (l *link) answers() {
 		if len(q.writes) > 0 {
 			l.wire.w.forwardsAnswered(q, frame)
 		}
+		l.answered <- struct{}{}
 	}
 }
 

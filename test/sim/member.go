@@ -50,8 +50,8 @@ func (w *world) start(slot, life int) *member {
 	s := w.ledger.schedule
 	e, err := engine.New(engine.Config{
 		Brokers: w.addresses, Group: group, Topics: []string{mainTopic}, Deliverer: d,
-		Retry: tiers[:], MaxAttempts: s.MaxAttempts, Order: s.Order, Concurrency: s.Concurrency,
-		CommitInterval: commitInterval, HandlerTimeout: handlerTimeout, DrainTimeout: drainTimeout,
+		Retry: tiers[:], Emit: map[string]engine.EmitPolicy{outTopic: engine.EmitOutbox}, MaxAttempts: s.MaxAttempts, Order: s.Order, Concurrency: s.Concurrency,
+		CommitInterval: commitInterval, HandlerTimeout: handlerTimeout, DrainTimeout: s.Drain,
 		ClientID: m.name, SessionTimeout: sessionTimeout, RebalanceTimeout: 3 * time.Second,
 		Logger: slog.New(slog.NewTextHandler(w.history.logOf(m.name), &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: noTime})), Dial: m.wire.dial,
 	})
@@ -62,8 +62,8 @@ func (w *world) start(slot, life int) *member {
 	m.stop = cancel
 	w.tasks.Go(func() {
 		m.err = e.Run(ctx)
-		d.close()
 		close(m.done)
+		d.close() // calls that are deaf to their context may still run
 	})
 	return m
 }
@@ -110,7 +110,7 @@ func (w *world) end(slot int, m *member) {
 	begin := time.Now()
 	select {
 	case <-m.done:
-	case <-time.After(drainTimeout + stopSlack):
+	case <-time.After(l.schedule.Drain + stopSlack):
 		l.mu.Lock()
 		l.violate("I10", "%s has not stopped after %v", m.name, time.Since(begin))
 		l.mu.Unlock()

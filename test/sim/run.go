@@ -1,8 +1,8 @@
 package sim
 
 import (
+	"context"
 	"io"
-	"slices"
 	"sync"
 	"time"
 )
@@ -18,6 +18,7 @@ type Stats struct {
 	Sent        int // deliveries
 	Handled     int // acknowledged or dropped
 	Dead        int // records in the DLQ, copies too
+	Emitted     int // records that handlers emitted, copies too
 	Commits     int
 	Crashes     int
 	Stops       int
@@ -36,6 +37,7 @@ type Result struct {
 	Seed       uint64
 	Violations []string
 	Stats      Stats
+	History    string // the file in which it was saved, "" = it was not
 
 	history *history
 }
@@ -52,6 +54,8 @@ func Run(seed uint64) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	ctx, over := context.WithCancel(context.Background())
+	w.tasks.Go(func() { w.expireSessions(ctx) })
 	w.turbulent(s)
 	if !w.ledger.failed() {
 		w.quiet(s)
@@ -60,10 +64,32 @@ func Run(seed uint64) (*Result, error) {
 		w.ledger.finish()
 	}
 	virtual := w.now()
+	over()
 	w.close()
 	st := w.ledger.stats
 	st.Virtual, st.Faults, st.Hits = virtual, w.faults, w.hits
+	if len(w.ledger.violations) == 0 {
+		st.checkEnough(w.ledger)
+	}
 	return &Result{Seed: seed, Violations: w.ledger.violations, Stats: st, history: w.history}, nil
+}
+
+// What is the least that a run must have been through to say anything.
+const (
+	minCrashes = 8
+	minFaults  = 60
+)
+
+func (st *Stats) checkEnough(l *ledger) {
+	faults := 0
+	for _, n := range st.Faults {
+		faults += n
+	}
+	if st.Records < minRecords || st.Crashes < minCrashes || faults < minFaults || st.Generations < minCrashes {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.violate("I10", "this seed says little: %d records, %d crashes, %d faults, %d generations", st.Records, st.Crashes, faults, st.Generations)
+	}
 }
 
 // turbulent is the time of faults, and the drain after it.
@@ -90,6 +116,7 @@ func (w *world) turbulent(s *Schedule) {
 
 // drain waits until everything is committed, within drainBound.
 func (w *world) drain() {
+	defer w.ledger.checkPrompt()
 	for begin := w.now(); !w.drained(); {
 		if w.now()-begin > drainBound {
 			w.ledger.mu.Lock()
@@ -100,6 +127,21 @@ func (w *world) drain() {
 		if !w.until(w.now() + 250*time.Millisecond) {
 			return
 		}
+	}
+}
+
+// promptSlack is how much longer than the commit interval the last commit may
+// take in the quiet time.
+const promptSlack = time.Second
+
+// checkPrompt is called when everything is committed. In the quiet time that has
+// to be soon after the last record was handled: else what a crash repeats has no
+// bound.
+func (l *ledger) checkPrompt() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if late := time.Since(l.lastChange); l.quiet && late > commitInterval+promptSlack {
+		l.violate("I7", "what was settled is committed only after %v", late)
 	}
 }
 
@@ -114,24 +156,37 @@ func (w *world) quiet(s *Schedule) {
 	w.ledger.quiet = true
 	w.ledger.mu.Unlock()
 	for burst := range quietBursts {
+		w.settle()
 		for i := range s.Quiet {
 			if s.Quiet[i].At == time.Duration(burst) {
 				w.produce(&s.Quiet[i])
 			}
 		}
-		w.until(w.now() + 500*time.Millisecond)
-		slotsNow := []int{burst % (slots - 1)}
-		if burst == quietBursts-1 {
-			slotsNow = []int{0, 1, 2}
+		if burst < quietBursts-1 {
+			w.until(w.now() + 500*time.Millisecond)
+			w.stopAll(burst % (slots - 1))
+			w.until(w.now() + 500*time.Millisecond)
+			w.start(burst%(slots-1), 100+burst)
+		} else {
+			// Some have come back from a tier by then in which others wait. One
+			// member takes all of it up: if more came, they would repeat what is
+			// settled behind something that waits.
+			w.until(w.now() + 1500*time.Millisecond)
+			w.stopAll(0, 1, 2)
+			w.start(0, 100+burst)
 		}
-		w.restart(slotsNow, 100+burst)
 		w.drain()
 		if w.ledger.failed() {
 			return
 		}
 	}
+	w.stopAll(0, 1, 2)
+}
+
+// stopAll stops the members of slots at the same time.
+func (w *world) stopAll(which ...int) {
 	var all sync.WaitGroup
-	for slot := range slots {
+	for _, slot := range which {
 		if m := w.member(slot); m != nil {
 			all.Go(func() { w.end(slot, m) })
 		}
@@ -139,16 +194,15 @@ func (w *world) quiet(s *Schedule) {
 	all.Wait()
 }
 
-// restart stops members at the same time and starts them again.
-func (w *world) restart(which []int, life int) {
-	var all sync.WaitGroup
-	for _, slot := range which {
-		m := w.member(slot)
-		all.Go(func() { w.end(slot, m) })
+// settle waits until the group has all members that run, within drainBound.
+func (w *world) settle() {
+	for begin := w.now(); w.now()-begin < drainBound; {
+		g := w.cluster.GroupInfo(group)
+		if g != nil && g.State == "Stable" && len(g.Members) == slots-1 || !w.until(w.now()+250*time.Millisecond) {
+			return
+		}
 	}
-	all.Wait()
-	w.until(w.now() + 500*time.Millisecond)
-	for _, slot := range slices.Sorted(slices.Values(which)) {
-		w.start(slot, life)
-	}
+	w.ledger.mu.Lock()
+	defer w.ledger.mu.Unlock()
+	w.ledger.violate("I10", "the group has not settled: %s", w.tellGroup())
 }

@@ -34,7 +34,12 @@ type Step struct {
 	Wish  time.Duration
 }
 
-func drawScript(r *rand.Rand) []Step {
+// slowFrom is where the slow scripts begin, of a hundred.
+const slowFrom = 85
+
+// drawScript draws what becomes of a record. brisk leaves most of the slow ones
+// out: where a partition's records go one by one they would take for ever.
+func drawScript(r *rand.Rand, brisk bool) []Step {
 	take := func() time.Duration { return between(r, time.Millisecond, 40*time.Millisecond) }
 	ack := Step{Act: actAck, Takes: take()}
 	failing := func(a act) (steps []Step) { // for a while, or for ever
@@ -44,7 +49,11 @@ func drawScript(r *rand.Rand) []Step {
 		}
 		return append(steps, ack)
 	}
-	switch n := r.IntN(100); {
+	n := r.IntN(100)
+	if brisk && n >= slowFrom && r.IntN(5) > 0 {
+		n = r.IntN(slowFrom)
+	}
+	switch {
 	case n < 52:
 		return []Step{ack}
 	case n < 66:
@@ -60,14 +69,14 @@ func drawScript(r *rand.Rand) []Step {
 	case n < 82:
 		wish := []time.Duration{0, 500 * time.Millisecond, 3 * time.Second, 5 * time.Second, time.Hour}[r.IntN(5)]
 		return []Step{{Act: actRetryAfter, Takes: take(), Wish: wish}, ack}
-	case n < 91:
-		return []Step{{Act: actSlow, Takes: between(r, 200*time.Millisecond, 2500*time.Millisecond)}}
-	case n < 92:
-		return []Step{{Act: actTimeout}, ack}
-	case n < 94:
-		return []Step{{Act: actDeaf, Takes: between(r, 100*time.Millisecond, 3*time.Second)}, ack}
-	case n < 97:
+	case n < 85:
 		return failing(actGarbled)
+	case n < 93:
+		return []Step{{Act: actSlow, Takes: between(r, 200*time.Millisecond, 2500*time.Millisecond)}}
+	case n < 94:
+		return []Step{{Act: actTimeout}, ack}
+	case n < 96:
+		return []Step{{Act: actDeaf, Takes: between(r, 100*time.Millisecond, 3*time.Second)}, ack}
 	default: // slow and deaf to its context, but in time: acknowledged though cancelled
 		return []Step{{Act: actAck, Takes: between(r, 500*time.Millisecond, 2*time.Second)}}
 	}
@@ -75,9 +84,16 @@ func drawScript(r *rand.Rand) []Step {
 
 // drawQuietScript draws what has no reason to be repeated: calls that end well
 // within the second that the end of a generation waits.
-func drawQuietScript(r *rand.Rand) []Step {
+//
+// wishes are only for where all members stop at once: a member that joins may
+// take a tier over in which something is settled behind what waits.
+func drawQuietScript(r *rand.Rand, wishes bool) []Step {
 	ack := Step{Act: actAck, Takes: between(r, time.Millisecond, 300*time.Millisecond)}
 	switch n := r.IntN(20); {
+	case wishes && n < 8:
+		return []Step{{Act: actRetryAfter, Takes: 5 * time.Millisecond, Wish: 500 * time.Millisecond}, ack}
+	case wishes && n < 12:
+		return []Step{{Act: actTransient, Takes: 5 * time.Millisecond}, ack}
 	case n < 3:
 		return []Step{{Act: actTransient, Takes: 5 * time.Millisecond}, ack}
 	case n < 4:

@@ -18,7 +18,6 @@ const (
 	slots      = 4 // members at most; the last one comes and goes
 
 	handlerTimeout = 3 * time.Second
-	drainTimeout   = 4 * time.Second
 	sessionTimeout = 6 * time.Second
 	commitInterval = time.Second
 
@@ -36,6 +35,7 @@ type Schedule struct {
 	Order       engine.Order
 	MaxAttempts int
 	Concurrency int
+	Drain       time.Duration // DrainTimeout
 
 	Inputs []Batch // by At
 	Faults []Fault // by At
@@ -57,6 +57,7 @@ type Input struct {
 	Key, Value []byte
 	Headers    []kgo.RecordHeader
 	Script     []Step // by attempt; the last one repeats
+	Emits      int    // records that it emits where it is acknowledged
 }
 
 // Turn is one life of a slot's member.
@@ -74,7 +75,7 @@ func NewSchedule(seed uint64) *Schedule {
 		return rand.New(rand.NewPCG(seed, stream))
 	}
 	r := draw()
-	s := &Schedule{Seed: seed, Order: engine.OrderKey, MaxAttempts: 3, Concurrency: 8}
+	s := &Schedule{Seed: seed, Order: engine.OrderKey, MaxAttempts: 3, Concurrency: 8, Drain: 4 * time.Second}
 	switch r.IntN(10) {
 	case 0:
 		s.Order = engine.OrderPartition
@@ -84,9 +85,12 @@ func NewSchedule(seed uint64) *Schedule {
 	if r.IntN(4) == 0 {
 		s.MaxAttempts = 5 // the last tier repeats
 	}
+	if r.IntN(4) == 0 {
+		s.Drain = time.Second // a stop cuts calls off
+	}
 	s.Slots = drawSlots(draw())
 	s.Faults = drawFaults(draw())
-	s.Inputs = drawInputs(draw())
+	s.Inputs = drawInputs(draw(), s.Order == engine.OrderPartition)
 	s.Quiet = drawQuiet(draw())
 	return s
 }
@@ -137,7 +141,7 @@ func drawSlots(r *rand.Rand) (all [slots][]Turn) {
 }
 
 // drawInputs draws a trickle of records with some bursts and some transactions.
-func drawInputs(r *rand.Rand) (bs []Batch) {
+func drawInputs(r *rand.Rand, brisk bool) (bs []Batch) {
 	for at := 500 * time.Millisecond; at < lastInput; at += between(r, 200*time.Millisecond, 800*time.Millisecond) {
 		b := Batch{At: at, Partition: int32(r.IntN(partitions))}
 		n := 3 + r.IntN(4)
@@ -150,7 +154,7 @@ func drawInputs(r *rand.Rand) (bs []Batch) {
 			b.Txn, b.Aborted = true, true
 		}
 		for range n {
-			b.Records = append(b.Records, drawInput(r, drawScript(r)))
+			b.Records = append(b.Records, drawInput(r, drawScript(r, brisk)))
 		}
 		bs = append(bs, b)
 	}
@@ -159,7 +163,7 @@ func drawInputs(r *rand.Rand) (bs []Batch) {
 	for p := range int32(partitions) {
 		b := Batch{Partition: p}
 		for range max(20, (minRecords+partitions-1-have)/partitions+1) {
-			b.Records = append(b.Records, drawInput(r, drawScript(r)))
+			b.Records = append(b.Records, drawInput(r, drawScript(r, brisk)))
 		}
 		bs = append([]Batch{b}, bs...)
 	}
@@ -178,7 +182,7 @@ func drawQuiet(r *rand.Rand) (bs []Batch) {
 		for p := range int32(partitions) {
 			b := Batch{At: time.Duration(burst), Partition: p}
 			for range 25 {
-				b.Records = append(b.Records, drawInput(r, drawQuietScript(r)))
+				b.Records = append(b.Records, drawInput(r, drawQuietScript(r, burst == quietBursts-1)))
 			}
 			bs = append(bs, b)
 		}
@@ -203,6 +207,9 @@ func drawInput(r *rand.Rand, script []Step) Input {
 		in.Value = []byte{}
 	case 2:
 		in.Value = randomBytes(r, 4<<10)
+	}
+	if r.IntN(8) == 0 && script[0].Act != actDrop {
+		in.Emits = 1 + r.IntN(2)
 	}
 	for range r.IntN(3) {
 		h := kgo.RecordHeader{Key: []string{"a", "b", "\xff\xfe", ""}[r.IntN(4)], Value: randomBytes(r, r.IntN(10))}

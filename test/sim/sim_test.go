@@ -13,32 +13,93 @@ import (
 	"time"
 )
 
-// play runs one seed in a bubble and saves its history if it fails.
-func play(t *testing.T, seed uint64) *Result {
+// play runs one seed in a bubble. Where it fails, or keep says so, its history is
+// saved in dir.
+func play(t *testing.T, seed uint64, dir string, keep bool) (res *Result) {
 	t.Helper()
-	var res *Result
 	synctest.Test(t, func(t *testing.T) {
 		var err error
 		if res, err = Run(seed); err != nil {
 			t.Fatal(err)
 		}
 	})
+	if len(res.Violations) == 0 && !keep {
+		return res
+	}
+	res.History = filepath.Join(dir, fmt.Sprintf("seed-%d.log", seed))
+	f, err := os.Create(res.History)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := res.WriteHistory(f); err != nil {
+		t.Fatal(err)
+	}
 	return res
 }
 
-func TestOne(t *testing.T) {
-	seed, _ := strconv.ParseUint(os.Getenv("SEED"), 10, 64)
-	begin := time.Now()
-	res := play(t, seed)
-	t.Logf("%+v in %v", res.Stats, time.Since(begin))
-	for _, v := range res.Violations {
-		t.Error(v)
+// What the runner sets for its workers.
+const (
+	workerDir  = "KCONSUME_SIM_DIR"  // where histories go; unset = no worker
+	workerKeep = "KCONSUME_SIM_KEEP" // "1": also those of seeds that pass
+)
+
+// TestWorker is the runner's: it plays the seeds that come on stdin, one a line,
+// and tells each result on stdout.
+func TestWorker(t *testing.T) {
+	dir := os.Getenv(workerDir)
+	if dir == "" {
+		t.Skip("for the runner")
 	}
-	f, _ := os.Create(filepath.Join(os.TempDir(), fmt.Sprintf("seed-%d.log", seed)))
-	defer f.Close()
-	res.WriteHistory(f)
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		seed, err := strconv.ParseUint(lines.Text(), 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := json.Marshal(play(t, seed, dir, os.Getenv(workerKeep) == "1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Printf("result %s\n", b)
+	}
 }
 
-var _ = bufio.NewReader
-var _ = json.Marshal
-var _ = reflect.DeepEqual
+// shareSeeds is how many seeds are played on each change; the runner plays more.
+const shareSeeds = 20
+
+// TestShare plays seeds that were never played before.
+func TestShare(t *testing.T) {
+	first := uint64(time.Now().UnixMilli())
+	t.Logf("seeds %d to %d", first, first+shareSeeds-1)
+	for seed := first; seed < first+shareSeeds; seed++ {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			res := play(t, seed, os.TempDir(), false)
+			for _, v := range res.Violations {
+				t.Error(v)
+			}
+			if t.Failed() {
+				t.Logf("replay it with make sim SEEDS=1 FIRST_SEED=%d; this time's history: %s", seed, res.History)
+			}
+		})
+	}
+}
+
+// A seed's schedule is always the same, and never a thin one.
+func TestSchedule(t *testing.T) {
+	for seed := range uint64(300) {
+		s := NewSchedule(seed)
+		if !reflect.DeepEqual(s, NewSchedule(seed)) {
+			t.Fatalf("seed %d: two schedules", seed)
+		}
+		if n := s.Records(); n < minRecords {
+			t.Errorf("seed %d: %d records", seed, n)
+		}
+		if n := s.Crashes(); n < minCrashes {
+			t.Errorf("seed %d: %d crashes", seed, n)
+		}
+		if n := len(s.Faults); n < minFaults {
+			t.Errorf("seed %d: %d faults", seed, n)
+		}
+	}
+}

@@ -36,6 +36,7 @@ type world struct {
 	pauses   map[int32]*gate
 	refusing map[int32]bool
 	injected []injection
+	lastSeen map[string]time.Time // by member id
 	faults   map[Kind]int
 	hits     map[Kind]int
 }
@@ -49,7 +50,8 @@ type injection struct {
 func newWorld(s *Schedule) (*world, error) {
 	w := &world{
 		net: &kfake.VirtualNetwork{}, begin: time.Now(), pauses: map[int32]*gate{}, refusing: map[int32]bool{},
-		faults: map[Kind]int{}, hits: map[Kind]int{},
+		lastSeen: map[string]time.Time{},
+		faults:   map[Kind]int{}, hits: map[Kind]int{},
 	}
 	w.history = &history{begin: w.begin}
 	w.ledger = newLedger(s, w.history)
@@ -64,8 +66,10 @@ func newWorld(s *Schedule) (*world, error) {
 		return nil, fmt.Errorf("start the brokers: %w", err)
 	}
 	w.addresses = w.cluster.ListenAddrs()
-	if err := w.cluster.CreateTopic(mainTopic, partitions, nil); err != nil {
-		return nil, fmt.Errorf("create the topic: %w", err)
+	for _, topic := range []string{mainTopic, outTopic} {
+		if err := w.cluster.CreateTopic(topic, partitions, nil); err != nil {
+			return nil, fmt.Errorf("create topic %s: %w", topic, err)
+		}
 	}
 	w.observe()
 	opts := []kgo.Opt{kgo.SeedBrokers(w.addresses...), kgo.Dialer(w.net.DialContext), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(kgo.SnappyCompression())}
@@ -89,7 +93,11 @@ func (w *world) observe() {
 		})
 	}
 	keep(kmsg.OffsetCommit, func(q kmsg.Request) { w.ledger.commits(q.(*kmsg.OffsetCommitRequest)) })
-	keep(kmsg.SyncGroup, func(q kmsg.Request) { w.ledger.sync(q.(*kmsg.SyncGroupRequest)) })
+	keep(kmsg.Heartbeat, func(q kmsg.Request) { w.seen(q.(*kmsg.HeartbeatRequest).MemberID) })
+	keep(kmsg.SyncGroup, func(q kmsg.Request) {
+		w.seen(q.(*kmsg.SyncGroupRequest).MemberID)
+		w.ledger.sync(q.(*kmsg.SyncGroupRequest))
+	})
 	keep(kmsg.Produce, func(q kmsg.Request) {
 		p := q.(*kmsg.ProduceRequest)
 		for i := range p.Topics {
