@@ -39,12 +39,7 @@ func (l *loop) planCommit(now time.Time) time.Time {
 // there was anything.
 func (l *loop) commit(now time.Time) bool {
 	l.nextCommit = now.Add(l.cfg.CommitInterval)
-	o := offsets{}
-	for p := range l.owned {
-		if at := p.track.committable(); at > p.committed && !p.anew {
-			o.set(p.stage.Topic, p.lane.id, at)
-		}
-	}
+	o := l.settled()
 	if len(o) == 0 {
 		return false
 	}
@@ -61,7 +56,7 @@ func (l *loop) commit(now time.Time) bool {
 func (l *loop) settled() offsets {
 	o := offsets{}
 	for p := range l.owned {
-		if at := p.track.committable(); at > p.committed {
+		if at := p.track.committable(); at > p.committed && !p.anew {
 			o.set(p.stage.Topic, p.lane.id, at)
 		}
 	}

@@ -240,12 +240,15 @@ func (l *loop) answer(handle uint64, v *plugin.Verdict, late bool, handler strin
 	p.flying--
 	l.inFlight--
 	l.flyBytes -= len(it.rec.Key) + len(it.rec.Value)
-	place := p.placeOf(slot)
+	var at place
+	if late || p.gone {
+		at = p.placeOf(slot) // before the item is settled and gone
+	}
 	if late {
-		l.late[handle] = lateCall{p: p, key: key, keyed: keyed, place: place}
+		l.late[handle] = lateCall{p: p, key: key, keyed: keyed, place: at}
 		p.late++
 		if !p.gone { // else it was noted when the partition was lost
-			p.lane.running.add(place)
+			p.lane.running.add(at)
 		}
 	}
 	// The answer to a call that we cancelled is no verdict.
@@ -258,7 +261,7 @@ func (l *loop) answer(handle uint64, v *plugin.Verdict, late bool, handler strin
 		// written behind it.
 		l.leaveKey(p.lane, key, keyed)
 		if p.gone {
-			l.ranOut(p.lane, place)
+			l.ranOut(p.lane, at)
 		}
 	}
 	l.free(p)

@@ -24,8 +24,8 @@ import (
 // handler that dies on any record is the handler's fault.
 //
 // The file is a log of lines, "clean", "begin ID" and "end ID", and a count per
-// suspect, "crashes N ID"; ids are quoted. It survives the process, not the machine: nothing is
-// synced. The owner loop alone uses it.
+// suspect, "crashes N ID"; ids are quoted. It survives the process, not the
+// machine: nothing is synced. The owner loop alone uses it.
 type journal struct {
 	path     string
 	file     *os.File // nil: there is no journal

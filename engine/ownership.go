@@ -255,7 +255,7 @@ func (l *loop) stepDrain(now time.Time) time.Time {
 		return hard
 	case d.cut && l.inFlight > 0 && now.Before(d.cutUntil):
 		return d.cutUntil
-	case l.gen == nil && l.uncommitted() && now.Before(d.until):
+	case l.gen == nil && len(l.settled()) > 0 && now.Before(d.until):
 		return d.until // between two generations: the next one can commit
 	case l.gen != nil && d.commits < drainCommits && l.commit(now):
 		d.commits++
@@ -280,13 +280,4 @@ func (l *loop) cut(now time.Time) {
 	if len(cancel) > 0 {
 		l.deliver.Cancel(cancel)
 	}
-}
-
-func (l *loop) uncommitted() bool {
-	for p := range l.owned {
-		if p.track.committable() > p.committed {
-			return true
-		}
-	}
-	return false
 }
