@@ -77,15 +77,6 @@ func (t *Topology) Stages() []string {
 	return names
 }
 
-// DLQs are the dead letter queues of every line.
-func (t *Topology) DLQs() []string {
-	var names []string
-	for _, l := range t.Lines {
-		names = append(names, l.DLQ)
-	}
-	return names
-}
-
 // New derives the topics of a consumer, or says what is wrong with them and where.
 func New(c Config) (*Topology, error) {
 	if err := checkDelays(c.Retry); err != nil {

@@ -208,7 +208,7 @@ func (d *dev) consume(parent context.Context) error {
 			fail(err)
 		}
 	})
-	working.Go(func() { d.broker.keepTrimming(ctx, d.everyTopic()) })
+	working.Go(func() { d.broker.keepTrimming(ctx, d.topo.Names()) })
 	working.Go(func() {
 		if err := d.feed(ctx); err != nil {
 			fail(err)
@@ -272,6 +272,3 @@ func (d *dev) stageWidth() int {
 	}
 	return n
 }
-
-// everyTopic is every topic on the broker.
-func (d *dev) everyTopic() []string { return append(d.topo.Stages(), d.topo.DLQs()...) }
