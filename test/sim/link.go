@@ -209,13 +209,17 @@ func (l *link) requests() {
 	defer l.forget()
 	for {
 		frame, err := readFrame(l.client)
-		at := time.Now() // of the client, whatever holds it up from here
-		if err != nil || !l.wire.gate(l.broker).pass(l.closed) {
+		if err != nil {
 			return
 		}
-		q := request{key: kmsg.Key(int16(binary.BigEndian.Uint16(frame[4:]))), version: int16(binary.BigEndian.Uint16(frame[6:])), at: at}
+		// What a member sends is judged by what it knows as it sends it, whatever
+		// holds the request up from here.
+		q := request{key: kmsg.Key(int16(binary.BigEndian.Uint16(frame[4:]))), version: int16(binary.BigEndian.Uint16(frame[6:])), at: time.Now()}
 		if q.key == kmsg.Produce {
 			q.writes = l.wire.w.forwardsSent(l.wire, frame)
+		}
+		if !l.wire.gate(l.broker).pass(l.closed) {
+			return
 		}
 		if r := l.wire.rule(q.key); r != nil {
 			switch r.fault.Kind {
