@@ -107,6 +107,6 @@ func (l *loop) resumeAll() {
 
 // idAt is the stable id of a record that is held.
 func (p *partition) idAt(slot uint64) string {
-	m := p.history(p.track.at(slot))
-	return m.id()
+	m := p.past(p.track.at(slot))
+	return m.ID()
 }

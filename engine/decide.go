@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/kconsume/kconsume/engine/history"
 	"github.com/kconsume/kconsume/engine/topology"
 	"github.com/kconsume/kconsume/plugin"
 )
@@ -110,4 +111,19 @@ func (p *policy) tierFor(delay time.Duration) int {
 		}
 	}
 	return best
+}
+
+// afterFailure is what a forward of a record says once its delivery has failed.
+func afterFailure(m history.Meta, group string, d decision, v *plugin.Verdict, handler string, now time.Time) history.Meta {
+	m.Group, m.Failed = group, d.failed
+	m.Due = 0
+	if d.route == routeRetry {
+		m.Due = d.due.UnixMilli()
+	}
+	if m.FirstFailure == 0 {
+		m.FirstFailure = now.UnixMilli()
+	}
+	m.Class, m.Code, m.Message = string(d.reason), v.Code, v.Message
+	m.ErrorTime, m.Handler = now.UnixMilli(), handler
+	return m
 }

@@ -285,7 +285,7 @@ func (l *loop) decided(p *partition, slot uint64, v *plugin.Verdict, handler str
 	it := p.track.at(slot)
 	failed := 0
 	if it.meta != nil {
-		failed = it.meta.failed
+		failed = it.meta.Failed
 	}
 	if v.Class == plugin.ClassAck && len(v.Emitted) > 0 {
 		if v = l.cfg.allow(v); v.Class == plugin.ClassAck {
@@ -299,8 +299,8 @@ func (l *loop) decided(p *partition, slot uint64, v *plugin.Verdict, handler str
 		l.done(p, slot, d.dropped, v, now)
 		return
 	}
-	m := p.history(it)
-	m = m.afterFailure(l.cfg.Group, d, v, handler, now)
+	m := p.past(it)
+	m = afterFailure(m, l.cfg.Group, d, v, handler, now)
 	f := &forward{p: p, slot: slot, decision: d, meta: m, to: p.lane.line.DLQ}
 	if d.route == routeRetry {
 		f.to = p.lane.line.policy.tiers[d.tier].Topic
@@ -337,10 +337,10 @@ func (l *loop) tell(p *partition, slot uint64, kind EventKind, nowMS int64, v *p
 		return
 	}
 	it := p.track.at(slot)
-	m := p.history(it)
+	m := p.past(it)
 	e := Event{
-		Kind: kind, At: msTime(nowMS), ID: m.id(), Topic: m.origin.topic, Partition: m.origin.partition,
-		Offset: m.origin.offset, Key: it.rec.Key, Stage: p.stage.Name, Attempt: m.failed + 1,
+		Kind: kind, At: msTime(nowMS), ID: m.ID(), Topic: m.Origin.Topic, Partition: m.Origin.Partition,
+		Offset: m.Origin.Offset, Key: it.rec.Key, Stage: p.stage.Name, Attempt: m.Failed + 1,
 	}
 	if it.due > 0 {
 		e.Due = msTime(it.due)

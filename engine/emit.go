@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/kconsume/kconsume/engine/history"
 	"github.com/kconsume/kconsume/engine/topology"
 	"github.com/kconsume/kconsume/plugin"
 	"github.com/segmentio/kafka-go"
@@ -83,8 +84,8 @@ func (c *Config) allow(v *plugin.Verdict) *plugin.Verdict {
 // once or when what has to arrive has arrived. It upholds I1: an outbox is the
 // uncommitted source offset.
 func (l *loop) emit(p *partition, slot uint64, v *plugin.Verdict, handler string, now time.Time) {
-	m := p.history(p.track.at(slot))
-	id := m.id()
+	m := p.past(p.track.at(slot))
+	id := m.ID()
 	o := &owed{p: p, slot: slot, handler: handler}
 	for i := range v.Emitted {
 		x := &emission{rec: v.Emitted[i], id: id + "#" + strconv.Itoa(i), lane: p.lane.id}
@@ -156,7 +157,7 @@ func (x *emission) message(partition int32) kafka.Message {
 	m := kafka.Message{Key: x.rec.Key, Value: x.rec.Value, Partition: int(partition)}
 	m.Headers = make([]kafka.Header, 0, len(x.rec.Headers)+1)
 	for _, h := range x.rec.Headers {
-		if !ours(h.Key) && h.Key != headerEmitID {
+		if !history.Ours(h.Key) && h.Key != headerEmitID {
 			m.Headers = append(m.Headers, kafka.Header(h))
 		}
 	}
@@ -212,13 +213,13 @@ func (l *loop) deadSource(x *emission, topic string, now time.Time) {
 	o.over = true
 	l.owe(o.p, -o.bytes)
 	l.dropUnwanted()
-	m := o.p.history(o.p.track.at(o.slot))
+	m := o.p.past(o.p.track.at(o.slot))
 	v := plugin.Verdict{
 		Code:    "emit_too_large",
 		Message: fmt.Sprintf("it emitted a record of %d bytes, which is too large for %s: raise max.message.bytes of %s and replay this record", x.bytes, topic, topic),
 	}
-	d := decision{route: routeDead, failed: m.failed + 1, reason: plugin.ReasonOversize}
-	l.forward(&forward{p: o.p, slot: o.slot, decision: d, to: o.p.lane.line.DLQ, meta: m.afterFailure(l.cfg.Group, d, &v, o.handler, now)})
+	d := decision{route: routeDead, failed: m.Failed + 1, reason: plugin.ReasonOversize}
+	l.forward(&forward{p: o.p, slot: o.slot, decision: d, to: o.p.lane.line.DLQ, meta: afterFailure(m, l.cfg.Group, d, &v, o.handler, now)})
 }
 
 // lose gives up an emitted record that no source waits for.

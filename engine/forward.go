@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kconsume/kconsume/engine/history"
 	"github.com/kconsume/kconsume/metrics"
 	"github.com/kconsume/kconsume/plugin"
 	"github.com/segmentio/kafka-go"
@@ -17,7 +18,7 @@ type forward struct {
 	p        *partition
 	slot     uint64
 	decision decision
-	meta     meta
+	meta     history.Meta
 	to       string
 	// displaced: not a failure, but a waiting record written again to the end
 	// of its own tier, so that a commit can pass what is settled behind it.
@@ -50,9 +51,9 @@ func (f *forward) message(partition int32) kafka.Message {
 	if f.pointer {
 		m.Value = []byte{}
 	} else {
-		own = ownHeaders(rec.Headers)
+		own = history.Own(rec.Headers)
 	}
-	m.Headers = forwardHeaders(own, &f.meta, f.bare)
+	m.Headers = f.meta.Headers(own, f.bare)
 	return m
 }
 
@@ -77,7 +78,7 @@ func (f *forward) oversize(l *loop, s *sink, now time.Time) {
 		it.state = itemWaiting
 		f.p.gate.add(it.due, f.slot)
 	case l.cfg.Oversize == OversizePointer && !f.pointer:
-		l.pointTo(f.p, f.slot, f.meta, s.topic, f.meta.message)
+		l.pointTo(f.p, f.slot, f.meta, s.topic, f.meta.Message)
 	default:
 		l.park(f, s, now)
 	}
@@ -85,15 +86,15 @@ func (f *forward) oversize(l *loop, s *sink, now time.Time) {
 
 // pointTo sends a small record to the DLQ in place of one that is too large for
 // a topic: key and origin, and where the record itself lies.
-func (l *loop) pointTo(p *partition, slot uint64, m meta, topic, why string) {
+func (l *loop) pointTo(p *partition, slot uint64, m history.Meta, topic, why string) {
 	rec := &p.track.at(slot).rec
 	at := fmt.Sprintf("%s/%d at offset %d", p.stage.Topic, p.lane.id, rec.Offset)
-	m.due, m.class = 0, string(plugin.ReasonOversize)
-	m.message = fmt.Sprintf("too large for %s: this record stands for the one in %s, with a value of %d bytes; it failed with: %s", topic, at, len(rec.Value), why)
+	m.Due, m.Class = 0, string(plugin.ReasonOversize)
+	m.Message = fmt.Sprintf("too large for %s: this record stands for the one in %s, with a value of %d bytes; it failed with: %s", topic, at, len(rec.Value), why)
 	l.log.Warn("a record is too large: a pointer goes to the dead letters in its place", "record", at, "refused_by", topic, "to", p.lane.line.DLQ)
 	l.forward(&forward{
 		p: p, slot: slot, meta: m, to: p.lane.line.DLQ, pointer: true,
-		decision: decision{route: routeDead, failed: m.failed, reason: plugin.ReasonOversize},
+		decision: decision{route: routeDead, failed: m.Failed, reason: plugin.ReasonOversize},
 	})
 }
 
@@ -120,12 +121,12 @@ func (f *forward) arrived(l *loop, now time.Time) {
 	if l.cfg.Observer != nil {
 		m := &f.meta
 		e := Event{
-			Kind: kind, At: now, ID: m.id(), Topic: m.origin.topic, Partition: m.origin.partition, Offset: m.origin.offset,
-			Key: p.track.at(f.slot).rec.Key, Stage: p.stage.Name, Attempt: m.failed, To: f.to,
-			Class: m.class, Code: m.code, Message: m.message,
+			Kind: kind, At: now, ID: m.ID(), Topic: m.Origin.Topic, Partition: m.Origin.Partition, Offset: m.Origin.Offset,
+			Key: p.track.at(f.slot).rec.Key, Stage: p.stage.Name, Attempt: m.Failed, To: f.to,
+			Class: m.Class, Code: m.Code, Message: m.Message,
 		}
-		if m.due > 0 {
-			e.Due = msTime(m.due)
+		if m.Due > 0 {
+			e.Due = msTime(m.Due)
 		}
 		l.cfg.Observer(e)
 	}

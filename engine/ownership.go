@@ -207,7 +207,7 @@ func (l *loop) beginDrain() {
 // clean stop repeats nothing. Those due before a time stay.
 func (l *loop) displace(p *partition, after time.Time) {
 	for _, slot := range p.gate.takeBelow(p.limit, after.UnixMilli()) {
-		l.forward(&forward{p: p, slot: slot, meta: p.history(p.track.at(slot)), to: p.stage.Topic, displaced: true})
+		l.forward(&forward{p: p, slot: slot, meta: p.past(p.track.at(slot)), to: p.stage.Topic, displaced: true})
 	}
 }
 

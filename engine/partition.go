@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"time"
 
+	"github.com/kconsume/kconsume/engine/history"
 	"github.com/kconsume/kconsume/engine/record"
 	"github.com/kconsume/kconsume/engine/topology"
 	"github.com/kconsume/kconsume/metrics"
@@ -49,8 +50,8 @@ const (
 // item is a record that was read and is not settled.
 type item struct {
 	rec   record.Record
-	meta  *meta // nil: a record of the main topic without a history
-	due   int64 // unix ms, 0 = at once
+	meta  *history.Meta // nil: a record of the main topic without a history
+	due   int64         // unix ms, 0 = at once
 	key   uint64
 	keyed bool
 	state itemState
@@ -158,7 +159,7 @@ type admission struct {
 	skip    bool   // another group's: not ours to handle
 	group   string // skip: whose it is
 	foreign bool   // on one of our topics, without our headers
-	meta    *meta
+	meta    *history.Meta
 	due     int64 // unix ms, 0 = at once
 }
 
@@ -170,27 +171,27 @@ func admit(stage topology.Stage, main, group string, rec *record.Record, partiti
 	if len(rec.Headers) == 0 {
 		return admission{foreign: stage.Name != stageMain}
 	}
-	at := origin{topic: stage.Topic, partition: partition, offset: rec.Offset, timestamp: rec.Timestamp}
-	m := readMeta(rec.Headers, at, maxAttempts)
+	at := history.Origin{Topic: stage.Topic, Partition: partition, Offset: rec.Offset, Timestamp: rec.Timestamp}
+	m := history.Read(rec.Headers, at, maxAttempts)
 	if stage.Name == stageMain {
-		if m.replayID == "" || m.group != group || m.origin.topic != main {
+		if m.ReplayID == "" || m.Group != group || m.Origin.Topic != main {
 			return admission{}
 		}
 		return admission{meta: &m}
 	}
 	switch {
-	case m.group == "":
+	case m.Group == "":
 		return admission{foreign: true}
-	case m.group != group:
-		return admission{skip: true, group: m.group}
+	case m.Group != group:
+		return admission{skip: true, group: m.Group}
 	case stage.Delay == 0:
 		return admission{meta: &m}
 	}
-	if m.due == 0 {
-		m.due = rec.Timestamp + stage.Delay.Milliseconds()
+	if m.Due == 0 {
+		m.Due = rec.Timestamp + stage.Delay.Milliseconds()
 	}
-	m.due = max(1, min(m.due, now+stage.Delay.Milliseconds()))
-	return admission{meta: &m, due: m.due}
+	m.Due = max(1, min(m.Due, now+stage.Delay.Milliseconds()))
+	return admission{meta: &m, due: m.Due}
 }
 
 const (
@@ -214,14 +215,14 @@ func orderKey(o Order, seed maphash.Seed, stage topology.Stage, rec *record.Reco
 func (p *partition) message(it *item) plugin.Message {
 	m := plugin.Message{
 		Topic: p.stage.Topic, Partition: p.lane.id, Offset: it.rec.Offset, Time: msTime(it.rec.Timestamp),
-		Key: it.rec.Key, Value: it.rec.Value, Headers: ownHeaders(it.rec.Headers),
+		Key: it.rec.Key, Value: it.rec.Value, Headers: history.Own(it.rec.Headers),
 		Attempt: 1, MaxAttempts: p.lane.line.policy.maxAttempts, Stage: p.stage.Name,
 	}
 	if it.meta != nil {
-		o := &it.meta.origin
-		m.ID = it.meta.recordID
-		m.Topic, m.Partition, m.Offset, m.Time = o.topic, o.partition, o.offset, msTime(o.timestamp)
-		m.Attempt = it.meta.failed + 1
+		o := &it.meta.Origin
+		m.ID = it.meta.RecordID
+		m.Topic, m.Partition, m.Offset, m.Time = o.Topic, o.Partition, o.Offset, msTime(o.Timestamp)
+		m.Attempt = it.meta.Failed + 1
 	}
 	return m
 }
@@ -235,12 +236,12 @@ func (p *partition) policy() policy {
 	return pol
 }
 
-// history is the item's meta, made up for a record that has none yet.
-func (p *partition) history(it *item) meta {
+// past is the item's history, made up for a record that has none yet.
+func (p *partition) past(it *item) history.Meta {
 	if it.meta != nil {
 		return *it.meta
 	}
-	return meta{origin: origin{p.stage.Topic, p.lane.id, it.rec.Offset, it.rec.Timestamp}}
+	return history.Meta{Origin: history.Origin{Topic: p.stage.Topic, Partition: p.lane.id, Offset: it.rec.Offset, Timestamp: it.rec.Timestamp}}
 }
 
 func msTime(ms int64) time.Time { return time.UnixMilli(ms) }

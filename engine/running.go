@@ -18,7 +18,7 @@ type place struct {
 func (p *partition) placeOf(slot uint64) place {
 	it := p.track.at(slot)
 	if it.meta != nil {
-		return place{it.meta.origin.topic, it.meta.origin.offset}
+		return place{it.meta.Origin.Topic, it.meta.Origin.Offset}
 	}
 	return place{p.stage.Topic, it.rec.Offset}
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kconsume/kconsume/engine/history"
 	"github.com/kconsume/kconsume/metrics"
 	"github.com/kconsume/kconsume/plugin"
 	"github.com/segmentio/kafka-go"
@@ -213,7 +214,7 @@ func TestTheClientsRefusalConcernsTheOffender(t *testing.T) {
 
 func TestEmittedRecordsAreTheHandlersAndNamed(t *testing.T) {
 	x := &emission{id: "t/0/7@5#2", rec: plugin.Record{Topic: "audit", Key: []byte{}, Headers: []plugin.Header{
-		{Key: "a", Value: nil}, {Key: headerGroup, Value: []byte("g")}, {Key: headerEmitID, Value: []byte("an older one")}, {Key: "a", Value: []byte{}},
+		{Key: "a", Value: nil}, {Key: history.HeaderGroup, Value: []byte("g")}, {Key: headerEmitID, Value: []byte("an older one")}, {Key: "a", Value: []byte{}},
 	}}}
 	m := x.message(3)
 	if m.Key == nil || m.Value != nil || !m.Time.IsZero() || m.Partition != 3 {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kconsume/kconsume/engine/backlog"
+	"github.com/kconsume/kconsume/engine/history"
 	"github.com/kconsume/kconsume/engine/record"
 	"github.com/segmentio/kafka-go"
 )
@@ -68,7 +69,7 @@ type lister struct {
 }
 
 func (l *lister) see(ctx context.Context, s backlog.Span, rec *record.Record) error {
-	group, ok := backlog.Header(rec, backlog.HeaderGroup)
+	group, ok := backlog.Header(rec, history.HeaderGroup)
 	if !ok {
 		return nil
 	}
@@ -100,7 +101,7 @@ func (l *lister) see(ctx context.Context, s backlog.Span, rec *record.Record) er
 
 // dueOf is when a record is due, as its header says.
 func dueOf(rec *record.Record) (time.Time, bool) {
-	text, _ := backlog.Header(rec, backlog.HeaderDue)
+	text, _ := backlog.Header(rec, history.HeaderDue)
 	ms, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || ms <= 0 || ms > maxDue {
 		return time.Time{}, false
@@ -210,7 +211,7 @@ func (m *mover) sum() []Moved {
 // span hands over what one partition holds from an offset on.
 func (m *mover) span(ctx context.Context, r *backlog.Reader, s backlog.Span, from int64) error {
 	next, err := r.Scan(ctx, s, from, unbounded(), func(rec *record.Record) error {
-		if group, ok := backlog.Header(rec, backlog.HeaderGroup); !ok || group != m.From {
+		if group, ok := backlog.Header(rec, history.HeaderGroup); !ok || group != m.From {
 			return nil
 		}
 		if !m.Apply {
@@ -248,7 +249,7 @@ func (m *mover) add(rec *record.Record) {
 	m.bytes += sizeOf(rec)
 	for _, h := range rec.Headers {
 		value := bytes.Clone(h.Value)
-		if h.Key == backlog.HeaderGroup {
+		if h.Key == history.HeaderGroup {
 			value = []byte(m.To)
 		}
 		out.headers = append(out.headers, kafka.Header{Key: h.Key, Value: value})

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kconsume/kconsume/engine/backlog"
+	"github.com/kconsume/kconsume/engine/history"
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -93,7 +93,7 @@ func (b *brokers) read(t *testing.T, partition int32) []*kgo.Record {
 
 func groupOf(r *kgo.Record) string {
 	for _, h := range r.Headers {
-		if h.Key == backlog.HeaderGroup {
+		if h.Key == history.HeaderGroup {
 			return string(h.Value)
 		}
 	}
@@ -160,7 +160,7 @@ func TestAdopt(t *testing.T) {
 				t.Errorf("the copy is stamped %v", got.Timestamp)
 			}
 			for j, h := range want.Headers {
-				if h.Key == backlog.HeaderGroup {
+				if h.Key == history.HeaderGroup {
 					continue
 				}
 				if g := got.Headers[j]; g.Key != h.Key || !same(g.Value, h.Value) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kconsume/kconsume/engine/history"
 	"github.com/kconsume/kconsume/engine/record"
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -52,7 +53,7 @@ func (b *brokers) put(t *testing.T, topic string, partition int32, group string,
 	for i := range n {
 		r := &kgo.Record{Topic: topic, Partition: partition, Value: fmt.Append(nil, i)}
 		if group != "" {
-			r.Headers = []kgo.RecordHeader{{Key: HeaderGroup, Value: []byte("forged")}, {Key: HeaderGroup, Value: []byte(group)}}
+			r.Headers = []kgo.RecordHeader{{Key: history.HeaderGroup, Value: []byte("forged")}, {Key: history.HeaderGroup, Value: []byte(group)}}
 		}
 		if err := b.kgo.ProduceSync(t.Context(), r).FirstErr(); err != nil {
 			t.Fatal(err)

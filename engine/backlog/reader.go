@@ -15,12 +15,6 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// Headers of a record that waits.
-const (
-	HeaderGroup = "X-Retry-Group" // the group that it belongs to
-	HeaderDue   = "X-Retry-Due"   // unix ms
-)
-
 // Place is a partition.
 type Place struct {
 	Topic     string

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/kconsume/kconsume/engine/history"
 	"github.com/kconsume/kconsume/engine/record"
 )
 
@@ -49,7 +50,7 @@ func (r *Reader) Unread(ctx context.Context, group string, names []string) (map[
 			budgets[s.Topic] = b
 		}
 		next, err := r.Scan(ctx, s, s.Start, b, func(rec *record.Record) error {
-			if g, ok := Header(rec, HeaderGroup); ok && g == group {
+			if g, ok := Header(rec, history.HeaderGroup); ok && g == group {
 				return errFound
 			}
 			return nil
@@ -88,7 +89,7 @@ func (r *Reader) Count(ctx context.Context, group string, names []string, b *Bud
 	for _, s := range spans {
 		n := out[s.Topic]
 		next, err := r.Scan(ctx, s, max(committed[s.Place], s.Start), b, func(rec *record.Record) error {
-			if g, ok := Header(rec, HeaderGroup); ok && g == group {
+			if g, ok := Header(rec, history.HeaderGroup); ok && g == group {
 				n.Records++
 			}
 			return nil
@@ -113,7 +114,7 @@ func (r *Reader) Groups(ctx context.Context, names []string, most int, b *Budget
 	seen := map[string]bool{}
 	for _, s := range spans {
 		_, err := r.Scan(ctx, s, s.Start, b, func(rec *record.Record) error {
-			if g, ok := Header(rec, HeaderGroup); ok && g != "" && len(g) <= maxGroupName && len(seen) < most {
+			if g, ok := Header(rec, history.HeaderGroup); ok && g != "" && len(g) <= maxGroupName && len(seen) < most {
 				seen[g] = true
 			}
 			return nil

@@ -56,9 +56,9 @@ func bugs() []bug {
 			"		if !ours || before == nil {",
 		},
 		{
-			"attempts are not counted", "engine/headers.go",
-			"	m.group, m.failed = group, d.failed\n",
-			"	m.group = group\n",
+			"attempts are not counted", "engine/decide.go",
+			"	m.Group, m.Failed = group, d.failed\n",
+			"	m.Group = group\n",
 		},
 		{
 			"one attempt more than the limit", "engine/decide.go",
@@ -91,7 +91,7 @@ func bugs() []bug {
 			"	if len(p.lane.running) > 1<<20 && ",
 		},
 		{
-			"own headers are lost", "engine/headers.go",
+			"own headers are lost", "engine/history/history.go",
 			"	for _, h := range own {\n		out = append(out, kafka.Header",
 			"	for _, h := range own[:0] {\n		out = append(out, kafka.Header",
 		},
