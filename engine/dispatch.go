@@ -296,7 +296,7 @@ func (l *loop) decided(p *partition, slot uint64, v *plugin.Verdict, handler str
 	pol := p.policy()
 	d := pol.decide(failed, v, now)
 	if d.route == routeSettle {
-		l.done(p, slot, d.dropped, v, now)
+		l.done(p, slot, d.dropped, v, handler, now)
 		return
 	}
 	m := p.past(it)
@@ -309,14 +309,14 @@ func (l *loop) decided(p *partition, slot uint64, v *plugin.Verdict, handler str
 }
 
 // done settles a record that the handler is done with.
-func (l *loop) done(p *partition, slot uint64, dropped bool, v *plugin.Verdict, now time.Time) {
+func (l *loop) done(p *partition, slot uint64, dropped bool, v *plugin.Verdict, handler string, now time.Time) {
 	outcome, kind := metrics.OutcomeAck, EventAcked
 	if dropped {
 		outcome, kind = metrics.OutcomeDrop, EventDropped
 	}
 	p.handled[outcome].Inc()
 	l.tell(p, slot, kind, now.UnixMilli(), v)
-	l.settle(p, slot)
+	l.conclude(p, slot, ReplayOutcome{Status: ReplaySucceeded, Handler: handler, Attempts: p.past(p.track.at(slot)).Failed + 1}, now)
 }
 
 // settle says that nothing more is to be done about a record.

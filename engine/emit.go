@@ -107,7 +107,7 @@ func (l *loop) emit(p *partition, slot uint64, v *plugin.Verdict, handler string
 		l.ship(x)
 	}
 	if o.left == 0 {
-		l.done(p, slot, false, v, now)
+		l.done(p, slot, false, v, handler, now)
 		return
 	}
 	l.owe(p, o.bytes)
@@ -180,7 +180,7 @@ func (x *emission) arrived(l *loop, now time.Time) {
 	l.owe(o.p, -x.bytes)
 	o.bytes -= x.bytes
 	if o.left--; o.left == 0 && o.p.track.open(o.slot) {
-		l.done(o.p, o.slot, false, &plugin.Verdict{Class: plugin.ClassAck}, now)
+		l.done(o.p, o.slot, false, &plugin.Verdict{Class: plugin.ClassAck}, o.handler, now)
 	}
 }
 

@@ -130,5 +130,12 @@ func (f *forward) arrived(l *loop, now time.Time) {
 		}
 		l.cfg.Observer(e)
 	}
-	l.settle(p, f.slot)
+	if kind != EventDead {
+		l.settle(p, f.slot)
+		return
+	}
+	l.conclude(p, f.slot, ReplayOutcome{
+		Status: ReplayFailedAgain, Handler: f.meta.Handler, Attempts: f.meta.Failed, Class: f.meta.Class,
+		Again: &DeadLetterAt{Partition: p.lane.id, Offset: f.offset},
+	}, now)
 }

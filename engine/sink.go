@@ -32,8 +32,9 @@ type parcel interface {
 
 // passage is what a parcel has met with so far.
 type passage struct {
-	alone  bool // goes in a request of its own
-	parked bool // waits beside its sink until its topic takes records of its size
+	alone  bool  // goes in a request of its own
+	parked bool  // waits beside its sink until its topic takes records of its size
+	offset int64 // where it lies, once it has arrived
 }
 
 func (p *passage) tried() *passage { return p }
@@ -156,8 +157,13 @@ func (l *loop) dropUnwanted() {
 func (l *loop) write(s *sink) {
 	msgs, alone := s.take()
 	w := l.writers.of(s.topic, alone)
+	receipts := make([]*receipt, len(msgs))
+	for i := range msgs {
+		receipts[i] = msgs[i].WriterData.(*receipt)
+	}
 	l.task(func(ctx context.Context) event {
-		return &written{s, positions(w.WriteMessages(ctx, msgs...), len(msgs))}
+		errs := positions(w.WriteMessages(ctx, msgs...), len(msgs))
+		return &written{s, errs, receipts}
 	})
 }
 
@@ -173,7 +179,7 @@ func (s *sink) take() (msgs []kafka.Message, alone bool) {
 		if len(msgs) > 0 && (at.alone || bytes+n > sinkBytes || len(msgs) == sinkRecords) {
 			break
 		}
-		m.WriterData = len(msgs) // its position, for positions
+		m.WriterData = &receipt{at: len(msgs)}
 		msgs = append(msgs, m)
 		bytes += n
 		if at.alone {
@@ -198,10 +204,30 @@ func wireSize(m *kafka.Message) int {
 	return n
 }
 
+// receipt is what the client brings back of one record.
+type receipt struct {
+	at     int   // its position among those of its write
+	offset int64 // set where the broker has acknowledged it
+}
+
+// sign notes where records lie. The client calls it before it tells the result
+// of the write, and with copies of the records.
+func sign(msgs []kafka.Message, err error) {
+	if err != nil {
+		return
+	}
+	for i := range msgs {
+		if r, ok := msgs[i].WriterData.(*receipt); ok {
+			r.offset = msgs[i].Offset
+		}
+	}
+}
+
 // written is a write's result: errs is nil, or one error per record of the batch.
 type written struct {
-	s    *sink
-	errs []error
+	s        *sink
+	errs     []error
+	receipts []*receipt // to be read only where there is no error
 }
 
 func (w *written) apply(l *loop) {
@@ -217,6 +243,7 @@ func (w *written) apply(l *loop) {
 		}
 		switch {
 		case err == nil:
+			x.tried().offset = w.receipts[i].offset
 			x.arrived(l, now)
 		case !x.wanted():
 		case errors.Is(err, errNotSent):

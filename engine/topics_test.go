@@ -10,6 +10,7 @@ import (
 
 	"github.com/kconsume/kconsume/engine"
 	"github.com/kconsume/kconsume/engine/record"
+	"github.com/kconsume/kconsume/engine/topology"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -120,6 +121,9 @@ func TestMainTopicGrows(t *testing.T) {
 // partitions no further, and goes on by itself once that is done.
 func TestMainTopicGrowsAndOursMayNot(t *testing.T) {
 	inWorld(t, 1, []string{"t", "t.retry.5s", "t.replay", "t.dlq"}, func(w *world) {
+		if err := w.cluster.CreateTopic("t.dlq.state", 1, map[string]string{topology.CleanupPolicy: "compact"}); err != nil {
+			t.Fatal(err)
+		}
 		var c calls
 		cfg := w.tiers(&c, 5*time.Second)
 		cfg.KeepTopics = true

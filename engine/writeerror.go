@@ -47,11 +47,11 @@ func positions(err error, n int) []error {
 		all[i] = err
 	}
 	if refused, ok := errors.AsType[kafka.MessageTooLargeError](err); ok {
-		if at, known := refused.Message.WriterData.(int); known && at < n {
+		if r, known := refused.Message.WriterData.(*receipt); known && r.at < n {
 			for i := range all {
 				all[i] = errNotSent
 			}
-			all[at] = err
+			all[r.at] = err
 		}
 	}
 	return all

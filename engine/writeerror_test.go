@@ -15,7 +15,7 @@ func TestPositions(t *testing.T) {
 	lost := errors.New("connection reset")
 	msgs := make([]kafka.Message, 3)
 	for i := range msgs {
-		msgs[i].WriterData = i
+		msgs[i].WriterData = &receipt{at: i}
 	}
 	refused := kafka.MessageTooLargeError{Message: msgs[1], Remaining: []kafka.Message{msgs[0], msgs[2]}}
 	for name, c := range map[string]struct {

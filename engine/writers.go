@@ -40,7 +40,7 @@ func (w *writers) of(topic string, alone bool) *kafka.Writer {
 			Balancer: copartition{}, RequiredAcks: kafka.RequireAll, Compression: kafka.Snappy,
 			BatchSize: sinkRecords, BatchBytes: sinkBytes, BatchTimeout: 5 * time.Millisecond,
 			MaxAttempts: w.cfg.WriteAttempts, WriteBackoffMin: w.cfg.WriteBackoffMin, WriteBackoffMax: w.cfg.WriteBackoffMax,
-			WriteTimeout: w.cfg.WriteTimeout, ReadTimeout: w.cfg.ReadTimeout,
+			WriteTimeout: w.cfg.WriteTimeout, ReadTimeout: w.cfg.ReadTimeout, Completion: sign,
 		}
 		if alone {
 			wr.BatchSize, wr.BatchBytes = 1, noLimit

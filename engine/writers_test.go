@@ -149,7 +149,7 @@ func TestTakeBoundsABatch(t *testing.T) {
 					t.Fatalf("took %d (alone %v), want %d", len(msgs), alone, want)
 				}
 				for i := range msgs {
-					if msgs[i].WriterData != i {
+					if r := msgs[i].WriterData.(*receipt); r.at != i {
 						t.Errorf("record %d says it is %v", i, msgs[i].WriterData)
 					}
 				}
@@ -200,7 +200,7 @@ func TestTheClientsRefusalConcernsTheOffender(t *testing.T) {
 	msgs, _ := s.take()
 	w := &kafka.Writer{Addr: kafka.TCP("127.0.0.1:1"), Topic: "t.dlq", BatchBytes: 1000}
 	defer w.Close()
-	(&written{s, positions(w.WriteMessages(t.Context(), msgs...), len(msgs))}).apply(l)
+	(&written{s: s, errs: positions(w.WriteMessages(t.Context(), msgs...), len(msgs))}).apply(l)
 	if s.fails != 0 || len(s.queue) != 3 || boxes[0].alone || !boxes[1].alone || boxes[2].alone {
 		t.Fatalf("%d failures, %d queued, alone: %v %v %v", s.fails, len(s.queue), boxes[0].alone, boxes[1].alone, boxes[2].alone)
 	}
@@ -267,7 +267,7 @@ func TestProblemsAreForgottenWithTheirSink(t *testing.T) {
 	slot := p.track.push(0, item{state: itemForwarding, chunk: &chunk{live: 1}})
 	s := l.sinkOf(sinkID{topicPartition: topicPartition{"t.dlq", 0}})
 	s.batch = []parcel{&forward{p: p, slot: slot, to: "t.dlq", decision: decision{route: routeDead}}}
-	(&written{s, []error{kafka.NotEnoughReplicas}}).apply(l)
+	(&written{s: s, errs: []error{kafka.NotEnoughReplicas}}).apply(l)
 	if w := l.snapshot().Writes; len(w) != 1 || w[0].Kind != "cluster" || w[0].Reason != "replicas" || w[0].Waiting != 1 {
 		t.Errorf("status says %+v", w)
 	}

@@ -16,11 +16,12 @@ const (
 	MinInsyncReplicas = "min.insync.replicas"
 	MaxMessageBytes   = "max.message.bytes"
 	TimestampType     = "message.timestamp.type"
+	MinCompactionLag  = "min.compaction.lag.ms"
 )
 
 // Settings are all of them: what an Actual's topics carry.
 func Settings() []string {
-	return []string{CleanupPolicy, RetentionMS, MinInsyncReplicas, MaxMessageBytes, TimestampType}
+	return []string{CleanupPolicy, RetentionMS, MinInsyncReplicas, MaxMessageBytes, TimestampType, MinCompactionLag}
 }
 
 const (
@@ -31,6 +32,10 @@ const (
 	retentionDelays = 4
 	// headerRoom is what our headers may add to a record of the main topic.
 	headerRoom = 64 << 10
+	// claimsKept is how long the state topic keeps all entries of a key, not
+	// only the last one: which of two claims came first must be seen until both
+	// have ended.
+	claimsKept = 24 * time.Hour
 	unlimited  = "-1"
 )
 
@@ -99,17 +104,20 @@ func (p *Problem) Error() string { return p.text }
 type ProblemKind string
 
 const (
-	Missing   ProblemKind = "missing"
-	NameTaken ProblemKind = "name_taken" // another topic's name differs in . and _ only
-	Compacted ProblemKind = "compacted"
-	Retention ProblemKind = "retention" // shorter than the delay
-	TooFew    ProblemKind = "partitions"
+	Missing      ProblemKind = "missing"
+	NameTaken    ProblemKind = "name_taken" // another topic's name differs in . and _ only
+	Compacted    ProblemKind = "compacted"
+	NotCompacted ProblemKind = "not_compacted"
+	Retention    ProblemKind = "retention" // shorter than the delay
+	TooFew       ProblemKind = "partitions"
 )
 
 // beside is a topic beside a main topic.
 type beside struct {
 	name, role, flag string
 	delay            time.Duration
+	// state: one partition, compacted, whatever the main topic has.
+	state bool
 }
 
 func (l *Line) beside() []beside {
@@ -121,14 +129,17 @@ func (l *Line) beside() []beside {
 		}
 		bs = append(bs, b)
 	}
-	return append(bs, beside{name: l.DLQ, role: "dlq", flag: "--dlq-topic"})
+	return append(bs, beside{name: l.DLQ, role: "dlq", flag: "--dlq-topic"},
+		beside{name: l.State(), role: "state", flag: "--dlq-topic", state: true})
 }
 
-// Beside are the topics beside the main one: tiers, replay and DLQ.
+// Beside are the topics with the main one's partitions: tiers, replay and DLQ.
 func (l *Line) Beside() []string {
 	var names []string
 	for _, b := range l.beside() {
-		names = append(names, b.name)
+		if !b.state {
+			names = append(names, b.name)
+		}
 	}
 	return names
 }
@@ -137,7 +148,7 @@ func (l *Line) Beside() []string {
 func (t *Topology) Names() []string {
 	var names []string
 	for _, l := range t.Lines {
-		names = append(append(names, l.Topic), l.Beside()...)
+		names = append(append(append(names, l.Topic), l.Beside()...), l.State())
 	}
 	return names
 }
@@ -208,6 +219,9 @@ func (p *planner) missing(l *Line, b beside, main Topic) {
 		Partitions: main.Partitions, Replication: main.Replication,
 		Configs: p.settings(b, main),
 	}
+	if b.state {
+		c.Partitions = 1
+	}
 	if !p.policy.Create {
 		off := " and --create-topics is off"
 		if p.policy.Grow {
@@ -221,6 +235,10 @@ func (p *planner) missing(l *Line, b beside, main Topic) {
 
 // existing holds a topic against what its role needs.
 func (p *planner) existing(l *Line, b beside, main, have Topic) {
+	if b.state {
+		p.existingState(b, main, have)
+		return
+	}
 	if policy := have.Configs[CleanupPolicy]; slices.Contains(strings.Split(policy, ","), "compact") {
 		p.problem(b.name, Compacted, "%s=%s would lose records that wait under one key: %s", CleanupPolicy, policy, p.alter(b.name, CleanupPolicy, "delete"))
 	}
@@ -243,6 +261,21 @@ func (p *planner) existing(l *Line, b beside, main, have Topic) {
 	}
 }
 
+// existingState holds a state topic against what it must be: deletion by age
+// would forget what became of dead letters, and further partitions have no
+// order among them.
+func (p *planner) existingState(b beside, main, have Topic) {
+	if policy, known := have.Configs[CleanupPolicy]; known && policy != "compact" {
+		p.problem(b.name, NotCompacted, "%s=%s would forget what became of dead letters: %s", CleanupPolicy, policy, p.alter(b.name, CleanupPolicy, "compact"))
+	}
+	if lag, ok := number(have, MinCompactionLag); ok && lag < claimsKept.Milliseconds() {
+		p.warn("topic %s: %s=%d may hide which of two claims came first: %s", b.name, MinCompactionLag, lag, p.alter(b.name, MinCompactionLag, p.settings(b, main)[MinCompactionLag]))
+	}
+	if have.Partitions > 1 {
+		p.warn("topic %s: it has %d partitions, of which only the first is used", b.name, have.Partitions)
+	}
+}
+
 func (p *planner) grow(l *Line, b beside, main, have Topic) {
 	if !p.policy.Create && !p.policy.Grow {
 		p.problem(b.name, TooFew, "it has %d partitions, %s has %d, and --create-topics is off: kconsume topics apply, or %s", have.Partitions, l.Topic, main.Partitions,
@@ -258,6 +291,13 @@ func (p *planner) grow(l *Line, b beside, main, have Topic) {
 // settings are the configs of a topic beside main that is to be created. All
 // are set, so that no default of the cluster's can lose a record that waits.
 func (p *planner) settings(b beside, main Topic) map[string]string {
+	if b.state {
+		c := map[string]string{CleanupPolicy: "compact", MinCompactionLag: strconv.FormatInt(claimsKept.Milliseconds(), 10), TimestampType: "LogAppendTime"}
+		if v, ok := main.Configs[MinInsyncReplicas]; ok {
+			c[MinInsyncReplicas] = v
+		}
+		return c
+	}
 	c := map[string]string{
 		CleanupPolicy: "delete",
 		RetentionMS:   p.retention(b, main),

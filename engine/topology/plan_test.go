@@ -22,6 +22,12 @@ func tierTopic() Topic {
 	return t
 }
 
+func stateTopic() Topic {
+	return Topic{Partitions: 1, Replication: 3, Configs: map[string]string{
+		CleanupPolicy: "compact", MinCompactionLag: "86400000", MinInsyncReplicas: "2", TimestampType: "LogAppendTime",
+	}}
+}
+
 func topology(t *testing.T, retry ...time.Duration) *Topology {
 	t.Helper()
 	top, err := New(config([]string{"o"}, retry...))
@@ -37,6 +43,9 @@ func full(top *Topology) Actual {
 	for _, l := range top.Lines {
 		for _, b := range l.beside() {
 			a.Topics[b.name] = tierTopic()
+			if b.state {
+				a.Topics[b.name] = stateTopic()
+			}
 		}
 		a.Topics[l.Topic] = mainTopic()
 	}
@@ -68,8 +77,12 @@ func TestPlanCreatesWhatIsMissing(t *testing.T) {
 		{"o.replay", "replay", "604800000"},
 		{"o.dlq", "dlq", "-1"},
 	}
-	if len(plan.Changes) != len(want) {
+	if len(plan.Changes) != len(want)+1 {
 		t.Fatalf("%d changes: %v", len(plan.Changes), plan.Changes)
+	}
+	state := plan.Changes[len(want)]
+	if state.Action != Create || state.Topic != "o.dlq.state" || state.Role != "state" || state.Partitions != 1 || state.Replication != 3 || !maps.Equal(state.Configs, stateTopic().Configs) {
+		t.Errorf("the state topic: %+v", state)
 	}
 	for i, w := range want {
 		c := plan.Changes[i]
@@ -113,7 +126,7 @@ func TestPlanMaxMessageBytesStaysInRange(t *testing.T) {
 	m.Configs[MaxMessageBytes] = "2147483647"
 	plan := topology(t).Plan(Actual{Topics: map[string]Topic{"o": m}}, Policy{Create: true})
 	for _, c := range plan.Changes {
-		if got := c.Configs[MaxMessageBytes]; got != "2147483647" {
+		if got := c.Configs[MaxMessageBytes]; got != "2147483647" && c.Role != "state" {
 			t.Errorf("%s: %s", c.Topic, got)
 		}
 	}
@@ -176,6 +189,8 @@ func TestPlanProblems(t *testing.T) {
 		{"compacted and deleted", set("o.dlq", CleanupPolicy, "compact,delete"), true, []string{"topic o.dlq:", "cleanup.policy=compact,delete"}},
 		{"deletes before due", set("o.retry.5s", RetentionMS, "2000"), true, []string{"topic o.retry.5s:", "retention.ms=2000", "5s", "--add-config retention.ms=604800000"}},
 		{"fewer partitions, creation off", change("o.replay", func(x *Topic) { x.Partitions = 2 }), false, []string{"topic o.replay:", "2 partitions", "6", "--alter --topic o.replay --partitions 6"}},
+		{"the state is deleted by age", set("o.dlq.state", CleanupPolicy, "delete"), true, []string{"topic o.dlq.state:", "cleanup.policy=delete", "--entity-name o.dlq.state --add-config cleanup.policy=compact"}},
+		{"the state is missing, creation off", without(full(top), "o.dlq.state"), false, []string{"topic o.dlq.state:", "--create --topic o.dlq.state --partitions 1 --replication-factor 3 --config cleanup.policy=compact"}},
 		{"collision of a tier", beside(without(full(top), "o.retry.5s"), "o_retry.5s"), true, []string{"topic o.retry.5s:", "o_retry.5s", "--retry-topic", "--delete --topic o_retry.5s"}},
 		{"collision of the replay stage", beside(without(full(top), "o.replay"), "o_replay"), true, []string{"topic o.replay:", "o_replay", "--delete --topic o_replay"}},
 	} {
@@ -202,7 +217,7 @@ func TestPlanCompactedMain(t *testing.T) {
 		t.Fatal(p.Problems)
 	}
 	for _, c := range p.Changes {
-		if c.Configs[CleanupPolicy] != "delete" {
+		if c.Configs[CleanupPolicy] != "delete" && c.Role != "state" {
 			t.Errorf("%s: %s", c.Topic, c.Configs[CleanupPolicy])
 		}
 	}
@@ -216,11 +231,15 @@ func TestPlanWarnings(t *testing.T) {
 	weak.Configs[MinInsyncReplicas] = "1"
 	weak.Configs[MaxMessageBytes] = "1048588"
 	a.Topics["o.retry.5s"] = weak
+	state := stateTopic()
+	state.Partitions = 3
+	state.Configs[MinCompactionLag] = "0"
+	a.Topics["o.dlq.state"] = state
 	p := top.Plan(a, Policy{Create: true})
-	if len(p.Problems) > 0 || len(p.Changes) > 0 || len(p.Warnings) != 3 {
+	if len(p.Problems) > 0 || len(p.Changes) > 0 || len(p.Warnings) != 5 {
 		t.Fatalf("%+v", p)
 	}
-	for i, w := range []string{"min.insync.replicas=1", "max.message.bytes=1048588", "1 replicas"} {
+	for i, w := range []string{"min.insync.replicas=1", "max.message.bytes=1048588", "1 replicas", "min.compaction.lag.ms=0", "3 partitions"} {
 		if !strings.Contains(p.Warnings[i], w) {
 			t.Errorf("%q does not say %q", p.Warnings[i], w)
 		}

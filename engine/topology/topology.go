@@ -16,6 +16,7 @@ const (
 	DefaultRetryTopic = "{topic}.retry.{delay}"
 	DefaultDLQTopic   = "{topic}.dlq"
 	replayTopic       = "{topic}.replay"
+	stateSuffix       = ".state" // of a DLQ's name
 )
 
 // MaxName is the longest name Kafka gives a topic, in bytes.
@@ -48,6 +49,9 @@ type Line struct {
 	Stages []Stage // main, tiers in the order of --retry, replay
 	DLQ    string
 }
+
+// State is the topic that keeps what became of the line's dead letters.
+func (l *Line) State() string { return l.DLQ + stateSuffix }
 
 // Tiers are the line's retry tiers, the first at index 0.
 func (l *Line) Tiers() []Stage { return l.Stages[1 : len(l.Stages)-1] }
@@ -231,6 +235,7 @@ func (t *Topology) checkNames() error {
 			add(s.Topic, "the "+s.Name+" stage of "+l.Topic)
 		}
 		add(l.DLQ, "the DLQ of "+l.Topic)
+		add(l.State(), "the state of the DLQ of "+l.Topic)
 	}
 	if len(errs) > 0 {
 		return errs[0]

@@ -144,7 +144,7 @@ func TestStagesOfALine(t *testing.T) {
 	if got, want := top.Stages(), []string{"o", "o.retry.30s", "o.retry.5s", "o.replay"}; !slices.Equal(got, want) {
 		t.Errorf("Stages() %v, want %v", got, want)
 	}
-	if got, want := top.Names(), []string{"o", "o.retry.30s", "o.retry.5s", "o.replay", "o.dlq"}; !slices.Equal(got, want) {
+	if got, want := top.Names(), []string{"o", "o.retry.30s", "o.retry.5s", "o.replay", "o.dlq", "o.dlq.state"}; !slices.Equal(got, want) {
 		t.Errorf("Names() %v, want %v", got, want)
 	}
 }

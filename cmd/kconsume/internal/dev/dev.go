@@ -208,7 +208,7 @@ func (d *dev) consume(parent context.Context) error {
 			fail(err)
 		}
 	})
-	working.Go(func() { d.broker.keepTrimming(ctx, d.topo.Names()) })
+	working.Go(func() { d.broker.keepTrimming(ctx, d.recordTopics()) })
 	working.Go(func() {
 		if err := d.feed(ctx); err != nil {
 			fail(err)
@@ -271,4 +271,13 @@ func (d *dev) stageWidth() int {
 		n = max(n, len(s.Name))
 	}
 	return n
+}
+
+// recordTopics are the topics whose records are bounded: those of the state of
+// dead letters hold no records.
+func (d *dev) recordTopics() (names []string) {
+	for i := range d.topo.Lines {
+		names = append(append(names, d.topo.Lines[i].StageTopics()...), d.topo.Lines[i].DLQ)
+	}
+	return names
 }
