@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"time"
 
+	"github.com/kconsume/kconsume/engine/history"
 	"github.com/kconsume/kconsume/engine/topology"
 	"github.com/kconsume/kconsume/plugin"
 	"github.com/prometheus/client_golang/prometheus"
@@ -119,6 +121,9 @@ type Config struct {
 	Emit map[string]EmitPolicy
 	// Oversize is what becomes of a record that is too large for a topic.
 	Oversize OversizePolicy // "" = stop
+
+	// Headers are the dialects of other tools that dead letters speak, too.
+	Headers []history.Dialect
 
 	// ExitIfUnreachable ends Run with an error of class "unreachable" when no
 	// broker answers at the start, rather than waiting for one.
@@ -247,6 +252,8 @@ func (c Config) Validate() error {
 		return configError("offset lost %q: one of earliest, latest, fail", d.OffsetLost)
 	case d.Oversize != OversizeStop && d.Oversize != OversizePointer:
 		return configError("oversize %q: one of stop, pointer", d.Oversize)
+	case slices.ContainsFunc(d.Headers, func(h history.Dialect) bool { return h != history.DialectSpring && h != history.DialectKIP1191 }):
+		return configError("headers %q: of spring and kip1191", d.Headers)
 	case d.WriteAttempts < 1:
 		return configError("write attempts %d: at least 1", d.WriteAttempts)
 	case d.WriteBackoffMin > d.WriteBackoffMax:

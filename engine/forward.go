@@ -25,11 +25,14 @@ type forward struct {
 	displaced bool
 	bare      bool // goes without diagnostics
 	pointer   bool // goes to the DLQ in a larger record's place
+	// dialects are the other tools' headers that a dead letter has, too.
+	dialects []history.Dialect
 }
 
 // forward sends a decided record on its way.
 func (l *loop) forward(f *forward) {
 	f.p.track.at(f.slot).state = itemForwarding
+	f.dialects = l.cfg.Headers
 	l.ship(f)
 }
 
@@ -54,6 +57,9 @@ func (f *forward) message(partition int32) kafka.Message {
 		own = history.Own(rec.Headers)
 	}
 	m.Headers = f.meta.Headers(own, f.bare)
+	if f.decision.route == routeDead {
+		m.Headers = append(m.Headers, f.meta.Foreign(f.dialects, f.bare)...)
+	}
 	return m
 }
 

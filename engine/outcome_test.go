@@ -134,3 +134,24 @@ func TestOutcomeComesBeforeTheCommit(t *testing.T) {
 		}
 	})
 }
+
+// Dead letters, and they alone, have the headers of other tools where asked.
+func TestDeadLettersSpeakDialects(t *testing.T) {
+	inWorld(t, 1, []string{"t"}, func(w *world) {
+		c := w.config(plugin.HandlerFunc(func(context.Context, *plugin.Message) error { return plugin.Transient(errors.New("busy")) }))
+		c.Retry, c.Headers = []time.Duration{time.Second}, []history.Dialect{history.DialectSpring, history.DialectKIP1191}
+		r := w.start(c)
+		w.produce(&kgo.Record{Topic: "t", Value: []byte("x")})
+		w.until(func() bool { return len(w.read("t.dlq")) == 1 })
+		r.end()
+		waited, dead := headersOf(w.read("t.retry.1s")[0]), headersOf(w.read("t.dlq")[0])
+		for _, name := range []string{"kafka_dlt-original-topic", "__dlq.errors.topic"} {
+			if dead[name] != "t" {
+				t.Errorf("dead letter: %s is %q", name, dead[name])
+			}
+			if _, there := waited[name]; there {
+				t.Errorf("%s is on a record that waits", name)
+			}
+		}
+	})
+}

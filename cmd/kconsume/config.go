@@ -9,6 +9,7 @@ import (
 
 	"github.com/kconsume/kconsume/cmd/kconsume/internal/option"
 	"github.com/kconsume/kconsume/engine"
+	"github.com/kconsume/kconsume/engine/history"
 	"github.com/kconsume/kconsume/plugin/host"
 )
 
@@ -47,7 +48,7 @@ func engineConfig(s *option.Set) engine.Config {
 		WriteBackoffMin: s.Duration("write-backoff-min"), WriteBackoffMax: s.Duration("write-backoff-max"),
 		WriteTimeout: s.Duration("write-timeout"), ReadTimeout: s.Duration("read-timeout"),
 
-		Oversize: engine.OversizePolicy(s.Text("oversize")), Emit: emitPolicies(s),
+		Oversize: engine.OversizePolicy(s.Text("oversize")), Emit: emitPolicies(s), Headers: dialects(s),
 
 		ExitIfUnreachable: s.Bool("exit-if-unreachable"),
 	}
@@ -124,4 +125,14 @@ func newLogger(s *option.Set, w io.Writer) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(w, o))
 	}
 	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// dialects are the headers beside our own.
+func dialects(s *option.Set) (out []history.Dialect) {
+	for _, d := range s.List("headers") {
+		if d != "kconsume" {
+			out = append(out, history.Dialect(d))
+		}
+	}
+	return out
 }

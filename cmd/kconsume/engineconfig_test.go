@@ -36,6 +36,9 @@ func TestEverySettingReachesTheEngine(t *testing.T) {
 			continue
 		}
 		value := other[o.Kind]
+		if o.Name == "headers" {
+			value = "kconsume,spring"
+		}
 		switch o.Kind {
 		case option.Lines:
 			value = "x=outbox"

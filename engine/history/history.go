@@ -80,8 +80,9 @@ func Ours(name string) bool {
 	return false
 }
 
-// Own are the record's own headers, in order, ours removed. It is the
-// same slice where there is nothing to remove.
+// Own are the record's own headers, in order, ours removed, and what stands
+// behind ours in other dialects. It is the same slice where there is nothing to
+// remove.
 func Own(hs []plugin.Header) []plugin.Header {
 	for i := range hs {
 		if !Ours(hs[i].Key) {
@@ -89,7 +90,7 @@ func Own(hs []plugin.Header) []plugin.Header {
 		}
 		own := append([]plugin.Header(nil), hs[:i]...)
 		for _, h := range hs[i+1:] {
-			if !Ours(h.Key) {
+			if !Ours(h.Key) && !foreign(h.Key) {
 				own = append(own, h)
 			}
 		}

@@ -82,6 +82,8 @@ func retries() []Option {
 			Help: "retention of a dead letter topic that is created"},
 		{Name: "oversize", Kind: Choice, Arg: "POLICY", Default: "stop", Choices: []string{"stop", "pointer"}, Use: Run,
 			Help: "a record too large for a retry or dead letter topic: stop = its partition waits until the topic takes it, pointer = a small record that names it is dead-lettered in its place"},
+		{Name: "headers", Kind: List, Arg: "DIALECT,...", Default: "kconsume", Use: Run, Check: checkDialect,
+			Help: "headers of dead letters: kconsume's own are always there; spring and kip1191 add those that other tools read"},
 		{Name: "emit", Kind: Lines, Arg: "TOPIC=POLICY", Use: Run, Check: checkEmit,
 			Help: "topic that the handler may emit to, and what becomes of a record that cannot be sent: outbox = its source record is not done before it is, buffer = it waits in memory (a quarter of max-buffer), drop = one try; losses are counted. Repeatable, in the environment one per line"},
 	}
@@ -181,6 +183,13 @@ func checkAdmin(v string) string {
 func checkSHA256(v string) string {
 	if len(v) != 64 || strings.Trim(strings.ToLower(v), "0123456789abcdef") != "" {
 		return "write the 64 hex digits that sha256sum prints"
+	}
+	return ""
+}
+
+func checkDialect(v string) string {
+	if v != "kconsume" && v != "spring" && v != "kip1191" {
+		return "of kconsume, spring and kip1191"
 	}
 	return ""
 }
