@@ -57,6 +57,8 @@ type Option struct {
 	Empty bool
 	// Check says what to do about a value that cannot be, "" if it can.
 	Check func(string) string
+	// CheckAll says what is wrong with a list as a whole, and what to do about it.
+	CheckAll func([]string) (wrong, todo string)
 	Use   Use
 	// Global allows the flag before the command too.
 	Global bool

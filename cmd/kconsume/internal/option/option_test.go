@@ -193,6 +193,21 @@ func TestBadValuesNameTheirPlace(t *testing.T) {
 	}
 }
 
+// Of two policies for one topic none is silently the one that counts.
+func TestEmitNamesATopicOnce(t *testing.T) {
+	twice := []string{"audit=drop", "views=drop", "audit=outbox"}
+	for where, from := range map[string]Sources{
+		"--emit":        {Flags: map[string][]string{"emit": twice}, Env: env(nil)},
+		"KCONSUME_EMIT": {Env: env(map[string]string{"KCONSUME_EMIT": strings.Join(twice, "\n")})},
+		"k.yaml:1 emit": {Env: env(nil), File: parsed(t, "emit: ["+strings.Join(twice, ", ")+"]")},
+	} {
+		_, errs := Resolve(Table(), from)
+		if len(errs) != 1 || !strings.Contains(errs[0].Error(), `topic "audit" is named twice: `+where+": name it once") {
+			t.Errorf("%v", errs)
+		}
+	}
+}
+
 func TestAFlagTwice(t *testing.T) {
 	_, errs := Resolve(Table(), Sources{Flags: map[string][]string{"group": {"a", "b"}}, Env: env(nil)})
 	if len(errs) != 1 || !strings.Contains(errs[0].Error(), "--group: give it once") {

@@ -129,6 +129,11 @@ func (o *Option) items(texts []string) (any, *badValue) {
 				return nil, wrong
 			}
 		}
+		if o.CheckAll != nil {
+			if wrong, todo := o.CheckAll(texts); wrong != "" {
+				return nil, bad(todo, "%s", wrong)
+			}
+		}
 		return append([]string{}, texts...), nil
 	}
 	ds := make([]time.Duration, 0, len(texts))

@@ -1,6 +1,7 @@
 package option
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -84,7 +85,7 @@ func retries() []Option {
 			Help: "a record too large for a retry or dead letter topic: stop = its partition waits until the topic takes it, pointer = a small record that names it is dead-lettered in its place"},
 		{Name: "headers", Kind: List, Arg: "DIALECT,...", Default: "kconsume", Use: Run, Check: checkDialect,
 			Help: "headers of dead letters: kconsume's own are always there; spring and kip1191 add those that other tools read"},
-		{Name: "emit", Kind: Lines, Arg: "TOPIC=POLICY", Use: Run, Check: checkEmit,
+		{Name: "emit", Kind: Lines, Arg: "TOPIC=POLICY", Use: Run, Check: checkEmit, CheckAll: checkEmits,
 			Help: "topic that the handler may emit to, and what becomes of a record that cannot be sent: outbox = its source record is not done before it is, buffer = it waits in memory (a quarter of max-buffer), drop = one try; losses are counted. Repeatable, in the environment one per line"},
 	}
 }
@@ -200,6 +201,18 @@ func checkEmit(v string) string {
 		return "write TOPIC=outbox, TOPIC=buffer or TOPIC=drop"
 	}
 	return ""
+}
+
+func checkEmits(vs []string) (wrong, todo string) {
+	seen := map[string]bool{}
+	for _, v := range vs {
+		topic, _, _ := strings.Cut(v, "=")
+		if seen[topic] {
+			return fmt.Sprintf("topic %q is named twice", topic), "name it once, with one policy"
+		}
+		seen[topic] = true
+	}
+	return "", ""
 }
 
 func checkEnv(v string) string {
