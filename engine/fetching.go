@@ -191,7 +191,7 @@ func (l *loop) fetchedPart(p *partition, part *fetch.Part, now time.Time) {
 	case isRecordError(part.Err):
 		l.setPartProblem(p, fmt.Sprintf("%s/%d: %v: it is fetched again, nothing is passed over", p.stage.Topic, p.lane.id, part.Err))
 	case errors.Is(part.Err, kafka.OffsetOutOfRange):
-		l.offsetLost(p, part)
+		l.offsetLost(p)
 	case errors.Is(part.Err, kafka.TopicAuthorizationFailed):
 		l.setPartProblem(p, fmt.Sprintf("not allowed to read %s: grant this user READ on the topic", p.stage.Topic))
 	default: // the leader moved, or the topic is not there: look again
@@ -244,39 +244,88 @@ func fetchReason(err error) string {
 	return "other"
 }
 
-// offsetLost notes that a position no longer exists. The metadata tells first
-// whether that is because the topic was made anew.
-func (l *loop) offsetLost(p *partition, part *fetch.Part) {
-	p.lost = fmt.Sprintf("offset %d of %s/%d no longer exists", part.Offset, p.stage.Topic, p.lane.id)
-	if part.LogStart >= 0 && part.HighWatermark >= 0 { // not every broker tells them with this error
-		p.lost += fmt.Sprintf(" (log start %d, end %d)", part.LogStart, part.HighWatermark)
-	}
+// offsetLost notes that a broker says of a position that it does not exist. The
+// metadata tells first whether that is because the topic was made anew.
+func (l *loop) offsetLost(p *partition) {
+	p.lost = true
 	p.pauseTo = time.Now().Add(requestTimeout) // until the answer
 	l.askLayout()
 }
 
-// afterLoss follows the policy where positions no longer exist in the topic that
-// they are of. A tier is always read from its beginning: --offset-lost is for
-// main topics.
+// afterLoss asks how far the logs reach of which that was said, in topics that
+// are still the same.
 func (l *loop) afterLoss() {
 	for p := range l.owned {
-		text := p.lost
-		p.lost = ""
-		if text == "" || p.anew {
-			continue
+		if p.lost && !p.anew {
+			l.survey(p)
 		}
-		policy := l.cfg.OffsetLost
-		if p.stage.Name != stageMain {
-			policy = OffsetEarliest
-		}
-		l.met.OffsetsLost.WithLabelValues(p.stage.Topic).Inc()
-		if policy == OffsetFail {
-			l.fail(&Error{ErrOffset, fmt.Errorf("%s: choose where to go on with --offset-lost earliest or latest", text)})
-			return
-		}
-		l.log.Error(text, "going_on_from", string(policy))
-		l.relocate(p, policy)
+		p.lost = false
 	}
+}
+
+// survey finds out how far a partition's log reaches. That alone tells whether a
+// position is lost: a replica that is behind says so of one that is there.
+func (l *loop) survey(p *partition) {
+	p.pauseTo = time.Now().Add(requestTimeout) // until the answer
+	s := &surveyed{p: p, from: p.position}
+	topic, id := p.stage.Topic, int(p.lane.id)
+	l.task(func(ctx context.Context) event {
+		if s.start, s.err = l.cluster.listOffset(ctx, topic, id, OffsetEarliest, time.Time{}); s.err == nil {
+			s.end, s.err = l.cluster.listOffset(ctx, topic, id, OffsetLatest, time.Time{})
+		}
+		if s.err != nil {
+			sleep(ctx, relocatePause)
+		}
+		return s
+	})
+}
+
+// surveyed is how far a log reaches of which a broker said that it lacks a position.
+type surveyed struct {
+	p                *partition
+	from, start, end int64
+	err              error
+}
+
+func (s *surveyed) apply(l *loop) {
+	p := s.p
+	if p.gone || p.anew || p.position != s.from {
+		return
+	}
+	p.pauseTo = time.Time{} // the next fetch brings it here again, if it has to
+	switch {
+	case s.err != nil:
+		l.setPartProblem(p, s.err.Error())
+	case s.start <= s.from && s.from <= s.end:
+		l.setPartProblem(p, fmt.Sprintf("a broker says that it lacks offset %d of %s/%d, though the log reaches from %d to %d: it is fetched again", s.from, p.stage.Topic, p.lane.id, s.start, s.end))
+		p.pauseTo = time.Now().Add(time.Second)
+		p.leader = -1
+		l.askLayout()
+	default:
+		l.lost(s)
+	}
+}
+
+// lost follows the policy where a position no longer exists in the topic that it
+// is of. A tier is always read from its beginning: --offset-lost is for main
+// topics.
+func (l *loop) lost(s *surveyed) {
+	p := s.p
+	text := fmt.Sprintf("offset %d of %s/%d no longer exists (log start %d, end %d)", s.from, p.stage.Topic, p.lane.id, s.start, s.end)
+	at := relocated{p: p, policy: l.cfg.OffsetLost, from: s.from, offset: s.start}
+	if p.stage.Name != stageMain {
+		at.policy = OffsetEarliest
+	}
+	l.met.OffsetsLost.WithLabelValues(p.stage.Topic).Inc()
+	switch at.policy {
+	case OffsetFail:
+		l.fail(&Error{ErrOffset, fmt.Errorf("%s: choose where to go on with --offset-lost earliest or latest", text)})
+		return
+	case OffsetLatest:
+		at.offset = s.end
+	}
+	l.log.Error(text, "going_on_from", string(at.policy))
+	at.apply(l)
 }
 
 // relocatePause is the least time between two attempts to find where to go on.

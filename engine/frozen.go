@@ -9,14 +9,13 @@ import (
 // machine, SIGSTOP, a starved one): while it stood still the group may have
 // given its partitions to another. Heartbeats cannot tell in time, but the
 // coordinator can: nothing is delivered or forwarded until it has accepted a
-// commit of what was committed already. The owner loop alone uses it.
+// commit. The owner loop alone uses it.
 //
 // What was on its way to a broker or to the handler when the process froze
 // cannot be called back.
 type frozen struct {
 	turned  time.Time // the loop's last turn
 	suspect bool
-	asking  bool
 	askAt   time.Time
 }
 
@@ -35,25 +34,33 @@ func (l *loop) stepFrozen(now time.Time) time.Time {
 			"for", now.Sub(f.turned).Round(time.Millisecond).String())
 	}
 	f.turned = now
-	if !f.suspect || f.asking || l.gen == nil {
+	if !f.suspect || l.committing || l.gen == nil {
 		return time.Time{}
 	}
 	if now.Before(f.askAt) {
 		return f.askAt
 	}
-	f.asking, f.askAt = true, now.Add(askAgain)
-	g, o := l.gen, l.committedNow()
-	l.task(func(context.Context) event { return &confirmed{g, g.commit(o)} })
+	f.askAt = now.Add(askAgain)
+	l.committing = true // one at a time: two could arrive in the wrong order (I4)
+	g, o := l.gen, l.committableOne()
+	l.task(func(context.Context) event {
+		err := g.commit(o)
+		if err != nil {
+			o = nil
+		}
+		return &confirmed{committed{gen: g, done: o, err: err}}
+	})
 	return time.Time{}
 }
 
-// committedNow are the offsets that are committed, of one partition: enough to
-// ask the coordinator whether this generation still holds.
-func (l *loop) committedNow() offsets {
+// committableOne is what may be committed of one partition: enough to ask the
+// coordinator whether this generation still holds. What is known to be committed
+// would not do: an earlier commit may have arrived without our knowing (I4).
+func (l *loop) committableOne() offsets {
 	o := offsets{}
 	for p := range l.owned {
-		if p.committed >= 0 {
-			o.set(p.stage.Topic, p.lane.id, p.committed)
+		if p.committed >= 0 && !p.anew {
+			o.set(p.stage.Topic, p.lane.id, p.track.committable())
 			return o
 		}
 	}
@@ -61,13 +68,10 @@ func (l *loop) committedNow() offsets {
 }
 
 // confirmed is the coordinator's answer.
-type confirmed struct {
-	gen *generation
-	err error
-}
+type confirmed struct{ committed }
 
 func (c *confirmed) apply(l *loop) {
-	l.frozen.asking = false
+	c.committed.apply(l)
 	if c.err == nil && c.gen == l.gen {
 		l.frozen.suspect = false
 	}

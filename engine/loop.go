@@ -118,7 +118,7 @@ func newLoop(c Config, topo *topology.Topology, k *cluster, d Deliverer, m *metr
 	for _, tl := range topo.Lines {
 		ln := &line{
 			Line:   tl,
-			policy: policy{tiers: tl.Tiers(), maxAttempts: c.MaxAttempts, retryAfterMax: c.RetryAfterMax, unknownTransient: c.UnknownTransient},
+			policy: c.policy(&tl),
 			dead:   m.DeadLetters.WithLabelValues(tl.DLQ),
 			fails:  m.ForwardFails,
 		}

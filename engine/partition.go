@@ -97,7 +97,7 @@ type partition struct {
 	fetching  bool
 	pauseTo   time.Time // no fetch before: the last one failed
 	problem   string    // why it does not go on
-	lost      string    // its position no longer exists, and how far the topic reaches
+	lost      bool      // a broker says that its position does not exist
 	anew      bool      // its topic was made anew: no commit until it begins again
 
 	queued bool     // stands in the loop's turn list
