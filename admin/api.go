@@ -4,17 +4,28 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/kconsume/kconsume/admin/dlq"
+	"github.com/kconsume/kconsume/metrics"
 )
 
 // Config is what the API answers from.
 type Config struct {
 	// Status is what GET /v1/status shows, as JSON. Its error is shown to the caller.
 	Status func(context.Context) (any, error)
-	Logger *slog.Logger // nil = slog.Default()
+	DLQ    *dlq.Service // nil = there is none to operate
+	Access *Access      // nil = DefaultOperatorGroup over the socket, and no TCP
+	// TCP is what the API listens on there; its zero value = only on the socket.
+	TCP TCP
+	// Console is served at /, nil = none. It finds who calls by ActorOf.
+	Console http.Handler
+	Metrics *metrics.Admin // nil = not counted
+	Logger  *slog.Logger   // nil = slog.Default()
 }
 
 // Problem is an error answer: application/problem+json.
@@ -22,59 +33,118 @@ type Problem struct {
 	Type   string `json:"type"` // "about:blank": the status says it all
 	Title  string `json:"title"`
 	Status int    `json:"status"`
-	Detail string `json:"detail,omitempty"`
+	Detail string `json:"detail,omitempty"` // what failed, and what to do next
+	Kind   string `json:"kind,omitempty"`   // dlq.Kind
 }
 
 type api struct {
-	cfg    Config
-	logger *slog.Logger
+	cfg     Config
+	logger  *slog.Logger
+	metrics *metrics.Admin
+	denials denials
 }
 
-// New is the API as a handler.
+// New is the API as a handler, for the socket and for TCP alike.
 func New(c Config) http.Handler {
-	a := &api{cfg: c, logger: c.Logger}
+	a := &api{cfg: c, logger: c.Logger, metrics: c.Metrics}
 	if a.logger == nil {
 		a.logger = slog.Default()
 	}
+	if a.metrics == nil {
+		a.metrics = metrics.NewAdmin(nil)
+	}
+	if a.cfg.Access == nil {
+		a.cfg.Access = &Access{OperatorGroup: DefaultOperatorGroup}
+	}
 	mux := http.NewServeMux()
-	mux.Handle("/v1/status", a.only(http.MethodGet, a.status))
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+	a.handle(mux, "/v1/status", route{get: a.status, role: dlq.RoleViewer})
+	if c.DLQ != nil {
+		a.dlqRoutes(mux)
+	}
+	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
 		a.problem(w, http.StatusNotFound, "there is no "+r.URL.Path)
 	})
+	mux.HandleFunc("/", a.page)
 	return a.guard(mux)
 }
 
-// guard gives every request its time and its answer headers, and logs who asked.
-func (a *api) guard(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("Cache-Control", "no-store")
-		h.Set("X-Content-Type-Options", "nosniff")
-		ctx, cancel := context.WithTimeout(r.Context(), handlerTimeout)
+// route is one path of the API.
+type route struct {
+	get  http.HandlerFunc // nil = not for GET
+	post http.HandlerFunc
+	role dlq.Role
+	long bool // it may take longer than others
+}
+
+// longTimeout is what a long request gets.
+const longTimeout = 10 * time.Minute
+
+func (a *api) handle(mux *http.ServeMux, path string, t route) {
+	name := path
+	mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+		next := t.get
+		var allow []string
+		if t.get != nil {
+			allow = append(allow, http.MethodGet, http.MethodHead)
+		}
+		if t.post != nil {
+			allow = append(allow, http.MethodPost)
+		}
+		switch r.Method {
+		case http.MethodGet, http.MethodHead:
+		case http.MethodPost:
+			next = t.post
+		default:
+			next = nil
+		}
+		if next == nil {
+			w.Header().Set("Allow", strings.Join(allow, ", "))
+			a.problem(w, http.StatusMethodNotAllowed, r.Method+" is not for "+r.URL.Path)
+			return
+		}
+		actor, ok := a.admit(w, r, t.role)
+		if !ok {
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), a.timeout(w, t))
 		defer cancel()
-		start := time.Now()
-		next.ServeHTTP(w, r.WithContext(ctx))
-		p, _ := PeerOf(ctx)
-		a.logger.Debug("admin request", "method", r.Method, "path", r.URL.Path, "uid", p.UID, "pid", p.PID, "took", time.Since(start))
+		counted := &counting{ResponseWriter: w, status: http.StatusOK}
+		next(counted, r.WithContext(context.WithValue(ctx, actorKey{}, actor)))
+		a.metrics.Requests.WithLabelValues(name, statusClass(counted.status)).Inc()
 	})
 }
 
-// only answers one method, GET for HEAD too.
-func (a *api) only(method string, next http.HandlerFunc) http.Handler {
-	allow := []string{method}
-	if method == http.MethodGet {
-		allow = append(allow, http.MethodHead)
+func (a *api) timeout(w http.ResponseWriter, t route) time.Duration {
+	if !t.long {
+		return handlerTimeout
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for _, m := range allow {
-			if r.Method == m {
-				next(w, r)
-				return
-			}
-		}
-		w.Header().Set("Allow", strings.Join(allow, ", "))
-		a.problem(w, http.StatusMethodNotAllowed, r.Method+" is not for "+r.URL.Path)
-	})
+	// The server's own limits are for ordinary requests. Where they cannot be
+	// moved, as in a test, they do not exist.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(longTimeout))
+	return longTimeout
+}
+
+// counting remembers the status of an answer.
+type counting struct {
+	http.ResponseWriter
+	status int
+}
+
+func (c *counting) WriteHeader(status int) {
+	c.status = status
+	c.ResponseWriter.WriteHeader(status)
+}
+
+func (c *counting) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+func statusClass(status int) string { return fmt.Sprintf("%dxx", status/100) }
+
+type actorKey struct{}
+
+// ActorOf is who makes a request that was let in.
+func ActorOf(ctx context.Context) (dlq.Actor, bool) {
+	a, ok := ctx.Value(actorKey{}).(dlq.Actor)
+	return a, ok
 }
 
 func (a *api) status(w http.ResponseWriter, r *http.Request) {
@@ -85,17 +155,21 @@ func (a *api) status(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		a.problem(w, http.StatusInternalServerError, err.Error())
 	default:
-		a.json(w, http.StatusOK, "application/json", s)
+		a.json(w, http.StatusOK, s)
 	}
 }
 
 func (a *api) problem(w http.ResponseWriter, status int, detail string) {
-	a.json(w, status, "application/problem+json", Problem{
+	a.write(w, status, "application/problem+json", Problem{
 		Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail,
 	})
 }
 
-func (a *api) json(w http.ResponseWriter, status int, kind string, v any) {
+func (a *api) json(w http.ResponseWriter, status int, v any) {
+	a.write(w, status, "application/json", v)
+}
+
+func (a *api) write(w http.ResponseWriter, status int, kind string, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
 		a.logger.Error("encode answer", "error", err)

@@ -1,0 +1,124 @@
+package admin
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+)
+
+// TCP is where the API listens beside or instead of the socket.
+type TCP struct {
+	Address  string // host:port
+	CertFile string // with KeyFile: TLS
+	KeyFile  string
+	ClientCA string // PEM file: client certificates that it signed are let in
+}
+
+// ListenTCP opens the address. Beyond this host nothing is served without TLS,
+// and nowhere without tokens or client certificates.
+func ListenTCP(c TCP, access *Access) (net.Listener, error) {
+	host, _, err := net.SplitHostPort(c.Address)
+	if err != nil {
+		return nil, fmt.Errorf("--admin tcp:%s: write tcp:HOST:PORT", c.Address)
+	}
+	if access.Tokens == nil && c.ClientCA == "" {
+		return nil, fmt.Errorf("--admin tcp:%s: nobody could be told apart: give --admin-tokens FILE or --admin-client-ca FILE", c.Address)
+	}
+	if (c.CertFile == "") != (c.KeyFile == "") {
+		return nil, errors.New("--admin-tls-cert and --admin-tls-key: give both")
+	}
+	if c.CertFile == "" {
+		if !loopback(host) {
+			return nil, fmt.Errorf("--admin tcp:%s: without TLS it would send tokens in the clear: listen on 127.0.0.1, or give --admin-tls-cert and --admin-tls-key", c.Address)
+		}
+		if c.ClientCA != "" {
+			return nil, errors.New("--admin-client-ca: client certificates need TLS: give --admin-tls-cert and --admin-tls-key")
+		}
+	}
+	conf, err := c.tls()
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", c.Address)
+	if err != nil {
+		return nil, fmt.Errorf("listen on --admin tcp:%s: %w: give another address", c.Address, err)
+	}
+	l = Limit(l, maxConns)
+	if conf != nil {
+		l = tls.NewListener(l, conf)
+	}
+	return l, nil
+}
+
+func (c *TCP) tls() (*tls.Config, error) {
+	if c.CertFile == "" {
+		return nil, nil
+	}
+	if _, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile); err != nil {
+		return nil, fmt.Errorf("--admin-tls-cert %s, --admin-tls-key %s: %w", c.CertFile, c.KeyFile, err)
+	}
+	conf := &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"h2", "http/1.1"},
+		// Read for each connection, so that a renewed certificate is served.
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
+			return &pair, err
+		},
+	}
+	if c.ClientCA != "" {
+		pem, err := os.ReadFile(c.ClientCA)
+		if err != nil {
+			return nil, fmt.Errorf("--admin-client-ca: %w", err)
+		}
+		conf.ClientCAs = x509.NewCertPool()
+		if !conf.ClientCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--admin-client-ca %s: there is no certificate in it", c.ClientCA)
+		}
+		conf.ClientAuth = tls.VerifyClientCertIfGiven
+	}
+	return conf, nil
+}
+
+// loopback reports whether a host names this machine alone. Names are not
+// looked up, but for localhost.
+func loopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.IsLoopback()
+}
+
+// knownHost reports whether a request's Host is one that this listener may be
+// called by. Others come from a page whose name was made to point here.
+func (c *TCP) knownHost(given string) bool {
+	host := given
+	if h, _, err := net.SplitHostPort(given); err == nil {
+		host = h
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	bound, _, err := net.SplitHostPort(c.Address)
+	if err != nil {
+		return false
+	}
+	if loopback(host) {
+		return loopback(bound) || unspecified(bound)
+	}
+	if strings.EqualFold(host, bound) {
+		return true
+	}
+	// A certificate says by what names we are called.
+	pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
+	return err == nil && pair.Leaf != nil && pair.Leaf.VerifyHostname(host) == nil
+}
+
+func unspecified(host string) bool {
+	a, err := netip.ParseAddr(host)
+	return host == "" || err == nil && a.IsUnspecified()
+}
