@@ -39,6 +39,7 @@ type Problem struct {
 
 type api struct {
 	cfg     Config
+	routes  map[string]route
 	logger  *slog.Logger
 	metrics *metrics.Admin
 	denials denials
@@ -46,7 +47,12 @@ type api struct {
 
 // New is the API as a handler, for the socket and for TCP alike.
 func New(c Config) http.Handler {
-	a := &api{cfg: c, logger: c.Logger, metrics: c.Metrics}
+	_, h := newAPI(c)
+	return h
+}
+
+func newAPI(c Config) (*api, http.Handler) {
+	a := &api{cfg: c, routes: map[string]route{}, logger: c.Logger, metrics: c.Metrics}
 	if a.logger == nil {
 		a.logger = slog.Default()
 	}
@@ -58,6 +64,7 @@ func New(c Config) http.Handler {
 	}
 	mux := http.NewServeMux()
 	a.handle(mux, "/v1/status", route{get: a.status, role: dlq.RoleViewer})
+	a.handle(mux, "/v1/openapi.yaml", route{get: a.openAPI, role: dlq.RoleViewer})
 	if c.DLQ != nil {
 		a.dlqRoutes(mux)
 	}
@@ -65,7 +72,7 @@ func New(c Config) http.Handler {
 		a.problem(w, http.StatusNotFound, "there is no "+r.URL.Path)
 	})
 	mux.HandleFunc("/", a.page)
-	return a.guard(mux)
+	return a, a.guard(mux)
 }
 
 // route is one path of the API.
@@ -80,7 +87,7 @@ type route struct {
 const longTimeout = 10 * time.Minute
 
 func (a *api) handle(mux *http.ServeMux, path string, t route) {
-	name := path
+	a.routes[path] = t
 	mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 		next := t.get
 		var allow []string
@@ -110,7 +117,7 @@ func (a *api) handle(mux *http.ServeMux, path string, t route) {
 		defer cancel()
 		counted := &counting{ResponseWriter: w, status: http.StatusOK}
 		next(counted, r.WithContext(context.WithValue(ctx, actorKey{}, actor)))
-		a.metrics.Requests.WithLabelValues(name, statusClass(counted.status)).Inc()
+		a.metrics.Requests.WithLabelValues(path, statusClass(counted.status)).Inc()
 	})
 }
 

@@ -1,12 +1,14 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -23,16 +25,18 @@ type Client struct {
 
 // NewClient is a client of the daemon behind a unix socket.
 func NewClient(path string) *Client {
-	return &Client{path: path, http: &http.Client{
-		Timeout: callTimeout,
-		Transport: &http.Transport{
-			DisableKeepAlives: true,
-			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				var d net.Dialer
-				return d.DialContext(ctx, "unix", path)
-			},
+	return &Client{path: path, http: &http.Client{Transport: SocketTransport(path)}}
+}
+
+// SocketTransport sends every request to the daemon behind a unix socket.
+func SocketTransport(path string) *http.Transport {
+	return &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", path)
 		},
-	}}
+	}
 }
 
 // CallError is a daemon's refusal.
@@ -45,29 +49,94 @@ func (e *CallError) Error() string {
 	return fmt.Sprintf("call %s: %s: %s", e.Path, e.Problem.Title, e.Problem.Detail)
 }
 
-// Status fetches /v1/status into v. A daemon that does not listen is a
-// *net.OpError, a refusal a *CallError.
+// Call is one request. The zero method is GET.
+type Call struct {
+	Method string
+	Path   string
+	Query  url.Values
+	Body   any           // as JSON, nil = none
+	Key    string        // Idempotency-Key, "" = none
+	Within time.Duration // 0 = 15 s
+}
+
+// Status fetches /v1/status into v.
 func (c *Client) Status(ctx context.Context, v any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://kconsume/v1/status", nil)
-	if err != nil {
-		return fmt.Errorf("call %s: %w", c.path, err)
+	return c.Do(ctx, Call{Path: "/v1/status"}, v)
+}
+
+// Do makes a call and reads its answer into v, if that is not nil. A daemon
+// that does not listen is a *net.OpError, a refusal a *CallError.
+func (c *Client) Do(ctx context.Context, call Call, v any) error {
+	within := call.Within
+	if within == 0 {
+		within = callTimeout
 	}
-	res, err := c.http.Do(req)
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	res, err := c.send(ctx, call)
 	if err != nil {
-		return fmt.Errorf("call %s: %w", c.path, err)
+		return err
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err != nil {
 		return fmt.Errorf("read answer of %s: %w", c.path, err)
 	}
-	if res.StatusCode != http.StatusOK {
-		p := Problem{Title: res.Status, Status: res.StatusCode}
-		_ = json.Unmarshal(body, &p) // what is no problem+json leaves the status to tell
-		return &CallError{c.path, p}
+	if v == nil {
+		return nil
 	}
 	if err := json.Unmarshal(body, v); err != nil {
 		return fmt.Errorf("read answer of %s: %w", c.path, err)
 	}
 	return nil
+}
+
+// Copy makes a call and writes its answer to w, however long it is.
+func (c *Client) Copy(ctx context.Context, call Call, w io.Writer) error {
+	res, err := c.send(ctx, call)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if _, err := io.Copy(w, res.Body); err != nil {
+		return fmt.Errorf("read answer of %s: it was cut off: %w", c.path, err)
+	}
+	return nil
+}
+
+func (c *Client) send(ctx context.Context, call Call) (*http.Response, error) {
+	var body io.Reader
+	if call.Body != nil {
+		b, err := json.Marshal(call.Body)
+		if err != nil {
+			return nil, fmt.Errorf("call %s: %w", c.path, err)
+		}
+		body = bytes.NewReader(b)
+	}
+	at := url.URL{Scheme: "http", Host: "kconsume", Path: call.Path, RawQuery: call.Query.Encode()}
+	req, err := http.NewRequestWithContext(ctx, call.Method, at.String(), body)
+	if err != nil {
+		return nil, fmt.Errorf("call %s: %w", c.path, err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if call.Key != "" {
+		req.Header.Set("Idempotency-Key", call.Key)
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("call %s: %w", c.path, err)
+	}
+	if res.StatusCode < 300 {
+		return res, nil
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("read answer of %s: %w", c.path, err)
+	}
+	p := Problem{Title: res.Status, Status: res.StatusCode}
+	_ = json.Unmarshal(text, &p) // what is no problem+json leaves the status to tell
+	return nil, &CallError{c.path, p}
 }
