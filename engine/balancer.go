@@ -22,6 +22,9 @@ type memberData struct {
 	Lines map[string][]string `json:"lines"` // main topic → its stages' topics
 	Owned map[string][]int    `json:"owned,omitempty"`
 	Gen   int32               `json:"gen,omitempty"`
+	// Fenced counts the generations whose last commit had no answer. It means
+	// nothing to the leader, but has it end that generation.
+	Fenced int `json:"fenced,omitempty"`
 }
 
 // balancer assigns lanes: partition p of every stage of a line goes to one
@@ -54,6 +57,15 @@ func (b *balancer) setOwned(gen int32, owned map[string][]int) {
 	if !maps.EqualFunc(b.own.Owned, owned, slices.Equal) {
 		b.own.Owned, b.own.Gen = owned, gen
 	}
+}
+
+// fence has the next join end the generation for the whole group: what is still
+// on its way of it is refused from then on. Without it a member that comes back
+// may get the same generation again (I4).
+func (b *balancer) fence() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.own.Fenced++
 }
 
 // setLines notes what this member's topics are from the next join on.

@@ -16,6 +16,7 @@ import (
 type frozen struct {
 	turned  time.Time // the loop's last turn
 	suspect bool
+	times   int // that it stood still
 	askAt   time.Time
 }
 
@@ -28,8 +29,9 @@ const (
 // step notes a turn of the loop and returns when to ask again.
 func (l *loop) stepFrozen(now time.Time) time.Time {
 	f := &l.frozen
-	if !f.turned.IsZero() && now.Sub(f.turned) > turnEvery+l.cfg.SessionTimeout/freezeParts && l.gen != nil && !f.suspect {
-		f.suspect = true
+	if !f.turned.IsZero() && now.Sub(f.turned) > turnEvery+l.cfg.SessionTimeout/freezeParts {
+		f.suspect = true // also between two generations: the next one may be over by now
+		f.times++        // an answer to what was asked before says nothing now
 		l.log.Warn("this process stood still: nothing is delivered until the group confirms that its partitions are still ours",
 			"for", now.Sub(f.turned).Round(time.Millisecond).String())
 	}
@@ -42,13 +44,13 @@ func (l *loop) stepFrozen(now time.Time) time.Time {
 	}
 	f.askAt = now.Add(askAgain)
 	l.committing = true // one at a time: two could arrive in the wrong order (I4)
-	g, o := l.gen, l.committableOne()
+	g, o, times := l.gen, l.committableOne(), f.times
 	l.task(func(context.Context) event {
 		err := g.commit(o)
 		if err != nil {
 			o = nil
 		}
-		return &confirmed{committed{gen: g, done: o, err: err}}
+		return &confirmed{committed{gen: g, done: o, err: err}, times}
 	})
 	return time.Time{}
 }
@@ -68,11 +70,14 @@ func (l *loop) committableOne() offsets {
 }
 
 // confirmed is the coordinator's answer.
-type confirmed struct{ committed }
+type confirmed struct {
+	committed
+	times int // that we had stood still when we asked
+}
 
 func (c *confirmed) apply(l *loop) {
 	c.committed.apply(l)
-	if c.err == nil && c.gen == l.gen {
+	if c.err == nil && c.gen == l.gen && c.times == l.frozen.times {
 		l.frozen.suspect = false
 	}
 }

@@ -149,6 +149,9 @@ func (m *membership) generation(over context.Context, gen *kafka.Generation) {
 	m.loop.post(end)
 	select {
 	case <-end.done:
+		if end.doubt {
+			m.balance.fence()
+		}
 	case <-m.loop.work.Done():
 	}
 	m.awaitCoordinator()

@@ -11,7 +11,6 @@ type started struct{ gen *generation }
 func (s *started) apply(l *loop) {
 	before := l.lastGen
 	l.gen, l.lastGen, l.ending = s.gen, s.gen, nil
-	l.frozen.suspect = false // a generation just joined is ours
 	l.met.Generations.Inc()
 	for p := range l.owned {
 		at, ours := s.gen.starts[topicPartition{p.stage.Topic, p.lane.id}]
@@ -68,6 +67,8 @@ type ended struct {
 	done chan struct{}
 	// rest is set before done is closed: settled, and not known to be committed.
 	rest offsets
+	// doubt is set before done is closed: a commit may still arrive.
+	doubt bool
 }
 
 // endWait is how long the end of a generation waits for what is in flight: one
@@ -146,7 +147,7 @@ func (l *loop) stepEnding(now time.Time) time.Time {
 // more by another connection, unless an earlier commit may still be on its way
 // by this one and arrive behind it (I4).
 func (l *loop) letGo() {
-	if !l.committing && !l.gen.doubt {
+	if l.ending.of.doubt = l.committing || l.gen.doubt; !l.ending.of.doubt {
 		l.ending.of.rest = l.settled()
 	}
 	close(l.ending.of.done)
