@@ -4,44 +4,57 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// call is one delivery under way, and the context that its handler gets: a
-// context without a timer of its own, because Pool.expire ends it in time, and
-// without a channel until somebody asks for Done. A handler that does not look
-// at its context costs nothing.
-//
-// A call is used once, so that who keeps the context past the handler's return
-// sees it cancelled for ever.
+// call is one delivery under way. Its context is its handler's; in a batch the
+// batch has one of its own, and of the call's only the deadline counts.
 type call struct {
+	callContext
 	delivery *Delivery
+	byHost   atomic.Bool // the host has cancelled it
+
+	// Owned by Pool.mu: answered before the handler was called.
+	settled bool
+}
+
+func (c *call) cancelled() bool { return c.byHost.Load() }
+
+// callContext is what a handler gets: a context without a timer of its own,
+// because Pool.expire ends it in time, and without a channel until somebody asks
+// for Done. A handler that does not look at its context costs nothing.
+//
+// It is used once, so that who keeps the context past the handler's return sees
+// it cancelled for ever.
+type callContext struct {
 	// deadline is set before the handler is called; zero = none.
 	deadline time.Time
+	draining <-chan struct{} // see Draining
 
 	mu       sync.Mutex // guards what follows
 	done     chan struct{}
 	err      error // nil = live
-	byHost   bool  // the host has cancelled it
 	children []*child
-
-	// Owned by Pool.mu: answered, before the handler was called or while it runs.
-	settled bool
-	late    bool
 }
 
 // child is something to run when the context ends.
 type child struct{ run func() }
 
 // Deadline is when the delivery's time is over.
-func (c *call) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }
+func (c *callContext) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }
 
-// Value knows nothing.
-func (c *call) Value(any) any { return nil }
+// Value knows only what Draining asks for.
+func (c *callContext) Value(key any) any {
+	if key == (drainingKey{}) {
+		return c.draining
+	}
+	return nil
+}
 
 // Done is closed at the deadline, when the host cancels the delivery, or when
 // the handler has returned.
-func (c *call) Done() <-chan struct{} {
+func (c *callContext) Done() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.done == nil {
@@ -54,7 +67,7 @@ func (c *call) Done() <-chan struct{} {
 }
 
 // Err tells whether it was the deadline.
-func (c *call) Err() error {
+func (c *callContext) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err == nil && c.expired(time.Now()) {
@@ -66,7 +79,7 @@ func (c *call) Err() error {
 // AfterFunc runs f in its own goroutine once the context has ended, unless stop
 // is called first and tells so. Package context looks for this method: without
 // it each context made from this one would cost a goroutine.
-func (c *call) AfterFunc(f func()) (stop func() bool) {
+func (c *callContext) AfterFunc(f func()) (stop func() bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
@@ -88,7 +101,7 @@ func (c *call) AfterFunc(f func()) (stop func() bool) {
 }
 
 // end is for whoever holds c.mu.
-func (c *call) end(err error) {
+func (c *callContext) end(err error) {
 	if c.err != nil {
 		return
 	}
@@ -102,34 +115,21 @@ func (c *call) end(err error) {
 	c.children = nil
 }
 
-// cancel is the host's.
-func (c *call) cancel() {
+// cancel is for the host's cancelling, and for the end when the handler has
+// returned.
+func (c *callContext) cancel() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.byHost = true
 	c.end(context.Canceled)
 }
 
 // expire is the deadline's.
-func (c *call) expire() {
+func (c *callContext) expire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.end(context.DeadlineExceeded)
 }
 
-// returned ends the context when the handler has.
-func (c *call) returned() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.end(context.Canceled)
-}
-
-func (c *call) cancelled() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.byHost
-}
-
-func (c *call) expired(now time.Time) bool {
+func (c *callContext) expired(now time.Time) bool {
 	return !c.deadline.IsZero() && !now.Before(c.deadline)
 }

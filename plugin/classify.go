@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"iter"
@@ -37,6 +38,8 @@ type Circumstances struct {
 	Cancelled bool
 	// Late: the call's deadline has passed.
 	Late bool
+	// Draining: the host has asked for the end, see Draining.
+	Draining bool
 }
 
 // Classify turns what a handler returned into a verdict. It looks at types
@@ -49,12 +52,14 @@ type Circumstances struct {
 //     transient, ReasonTimeout.
 //  3. Transient, Permanent, RetryAfter, Drop, however deep they are wrapped.
 //  4. The handler's own classifiers, in order.
-//  5. Temporary() true, RetryAfter(): transient.
-//  6. context.DeadlineExceeded, context.Canceled: transient.
+//  5. Temporary() true, RetryAfter(), SafeToRetry(), true or not: transient.
+//  6. context.DeadlineExceeded, context.Canceled: transient. While draining,
+//     Canceled comes before 4 and hands the record back: no verdict at all.
 //  7. SQLState(): classes 08, 40, 53 and 57P transient; 22, 23, 42 permanent.
 //  8. StatusCode(): 0, 408, 425, 429 and 5xx transient, other 4xx permanent.
 //  9. A gRPC status: by its code; with RetryInfo transient, after its delay.
-//  10. Errors of the network, unexpected EOF: transient.
+//  10. Errors of the network, database/sql's of a lost connection, unexpected EOF:
+//     transient.
 //  11. Errors of decoding JSON and protobuf: permanent, ReasonPoison.
 //  12. Anything else: permanent, RuleUnknown.
 func Classify(err error, c Circumstances, classifiers ...Classifier) Verdict {
@@ -70,6 +75,8 @@ func Classify(err error, c Circumstances, classifiers ...Classifier) Verdict {
 		return timeoutVerdict(err)
 	case explicit:
 		return describe(v, err)
+	case c.Draining && errors.Is(err, context.Canceled):
+		return cancelledVerdict()
 	}
 	for _, ask := range classifiers {
 		if v, ok := ask(err); ok && v.Class > ClassAck && v.Class <= ClassDrop {

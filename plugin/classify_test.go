@@ -311,7 +311,7 @@ func TestNilStaysNil(t *testing.T) {
 
 func TestClassifyCircumstances(t *testing.T) {
 	cause := errors.New("cause")
-	late, cancelled := Circumstances{Late: true}, Circumstances{Cancelled: true}
+	late, cancelled, draining := Circumstances{Late: true}, Circumstances{Cancelled: true}, Circumstances{Draining: true}
 	for _, c := range []struct {
 		name   string
 		err    error
@@ -332,6 +332,11 @@ func TestClassifyCircumstances(t *testing.T) {
 		{"cancelled, done", nil, cancelled, ClassAck, "", ""},
 		{"cancelled, unknown", cause, cancelled, ClassUnspecified, "", RuleCancelled},
 		{"cancelled, permanent", Permanent(cause), cancelled, ClassUnspecified, "", RuleCancelled},
+		{"draining, canceled", fmt.Errorf("x: %w", context.Canceled), draining, ClassUnspecified, "", RuleCancelled},
+		{"draining, canceled, explicit", Transient(context.Canceled), draining, ClassTransient, ReasonTransient, "explicit"},
+		{"draining, canceled, late", context.Canceled, Circumstances{Draining: true, Late: true}, ClassTransient, ReasonTimeout, "timeout"},
+		{"draining, deadline", context.DeadlineExceeded, draining, ClassTransient, ReasonTransient, "temporary"},
+		{"draining, unknown", cause, draining, ClassPermanent, ReasonPermanent, RuleUnknown},
 		{"cancelled and late", cause, Circumstances{Cancelled: true, Late: true}, ClassUnspecified, "", RuleCancelled},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -54,6 +54,9 @@ type Record struct {
 // from 0.
 func (m *Message) Emit(r Record) { m.emitted = append(m.emitted, r) }
 
+// Emitted is what was queued with Emit so far.
+func (m *Message) Emitted() []Record { return m.emitted }
+
 // AppendID appends the stable id of a record to b.
 func AppendID(b []byte, topic string, partition int32, offset, timestampMS int64) []byte {
 	return wire.AppendID(b, topic, partition, offset, timestampMS)

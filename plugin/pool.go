@@ -44,10 +44,14 @@ type PoolConfig struct {
 // acknowledged all the same is answered with ClassUnspecified and
 // RuleCancelled: it has no verdict.
 //
+// For a handler made by Batches a call is a batch: see there.
+//
 // The state is guarded by one mutex. For a record it is taken once, to settle
 // one call and take the next.
 type Pool struct {
 	handler Handler
+	batches BatchHandler // of a handler made by Batches, else nil
+	most    int          // deliveries in one call
 	config  PoolConfig
 
 	answers   chan Answers
@@ -55,16 +59,18 @@ type Pool struct {
 	abandoned chan struct{} // closed when Close has waited long enough
 	abandon   sync.Once
 	over      chan struct{} // closed when the collector has ended
+	drains    chan struct{} // closed when the host asks for the end
 
 	mu       sync.Mutex
-	idlers   sync.Cond // workers without a call; on mu
-	queue    []*batch  // from head on
+	idlers   sync.Cond  // workers without a call; on mu
+	queue    []*arrival // from head on
 	head     int
-	queued   int // deliveries in queue, settled ones included
-	open     int // deliveries not answered yet
+	again    []*call // to be handled once more, each alone
+	queued   int     // deliveries in queue and again, settled ones included
+	open     int     // deliveries not answered yet
 	workers  map[*worker]struct{}
 	idle     int
-	late     int
+	late     int  // late calls; a batch is one
 	waking   bool // a worker has been woken or started and not come yet
 	alarm    *time.Timer
 	alarmAt  time.Time // zero = not set
@@ -74,18 +80,26 @@ type Pool struct {
 	gone     bool // nobody collects any more
 }
 
-// batch is what one Deliver brought.
-type batch struct {
+// arrival is what one Deliver brought.
+type arrival struct {
 	calls []call
 	next  int
 }
 
-// worker is one goroutine; current and verdict are its call's, on Pool.mu but
-// for the time the handler runs.
+// worker is one goroutine. It owns outcomes while the handler runs; all else is
+// on Pool.mu.
 type worker struct {
-	current *call
+	calls    []*call // under way: one, or a batch
+	ctx      *callContext
+	outcomes []outcome // of the calls, in their order
+	late     bool      // the calls are answered and run on
+	waked    bool
+}
+
+// outcome is what became of one call.
+type outcome struct {
 	verdict *Verdict // nil = acknowledged
-	waked   bool
+	again   bool     // none yet: the handler is to be called for it alone
 }
 
 // NewPool starts a pool. Close it.
@@ -100,8 +114,14 @@ func NewPool(h Handler, config PoolConfig) *Pool {
 		ready:     make(chan struct{}, 1),
 		abandoned: make(chan struct{}),
 		over:      make(chan struct{}),
+		drains:    make(chan struct{}),
+		most:      1,
 		workers:   make(map[*worker]struct{}),
 		pending:   Answers{Handler: config.Handler},
+	}
+	if b, ok := h.(*batches); ok {
+		p.batches, p.most = b.handler, b.config.Max
+		p.config.Concurrency = min(config.Concurrency, cmp.Or(b.config.Concurrency, config.Concurrency))
 	}
 	p.idlers.L = &p.mu
 	go p.collect()
@@ -116,9 +136,9 @@ func (p *Pool) Deliver(deliveries []Delivery) {
 		return
 	}
 	fillIDs(deliveries)
-	b := &batch{calls: make([]call, len(deliveries))}
+	b := &arrival{calls: make([]call, len(deliveries))}
 	for i := range deliveries {
-		b.calls[i].delivery = &deliveries[i]
+		b.calls[i].delivery, b.calls[i].draining = &deliveries[i], p.drains
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,9 +160,9 @@ func (p *Pool) Cancel(handles []uint64) {
 		wanted[h] = true
 	}
 	p.mu.Lock()
-	running := p.cancelLocked(func(h uint64) bool { return wanted[h] })
+	ended := p.cancelLocked(func(h uint64) bool { return wanted[h] })
 	p.mu.Unlock()
-	for _, c := range running {
+	for _, c := range ended {
 		c.cancel()
 	}
 }
@@ -167,14 +187,14 @@ func (p *Pool) Late() (running, bound int) {
 func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
-	running := p.cancelLocked(func(uint64) bool { return true })
+	ended := p.cancelLocked(func(uint64) bool { return true })
 	if p.alarm != nil {
 		p.alarm.Stop()
 	}
 	p.idlers.Broadcast()
 	p.signal()
 	p.mu.Unlock()
-	for _, c := range running {
+	for _, c := range ended {
 		c.cancel()
 	}
 	bound := time.NewTimer(p.config.CloseWait)
@@ -192,29 +212,49 @@ func (p *Pool) Close() {
 func (p *Pool) drain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.draining = true
+	if !p.draining {
+		p.draining = true
+		close(p.drains)
+	}
 	p.signal()
 }
 
-// cancelLocked settles the deliveries of these handles that wait, and returns
-// the calls that run.
-func (p *Pool) cancelLocked(wanted func(uint64) bool) []*call {
+// cancelLocked settles the deliveries of these handles that wait, marks those
+// that run, and returns the contexts of the calls of which none is left.
+func (p *Pool) cancelLocked(wanted func(uint64) bool) []*callContext {
+	settle := func(c *call) {
+		if !c.settled && wanted(c.delivery.Handle) {
+			c.settled = true
+			p.answer(Answer{Handle: c.delivery.Handle, Verdict: cancelledVerdict()})
+		}
+	}
+	for _, c := range p.again {
+		settle(c)
+	}
 	for _, b := range p.queue[p.head:] {
 		for i := b.next; i < len(b.calls); i++ {
-			c := &b.calls[i]
-			if !c.settled && wanted(c.delivery.Handle) {
-				c.settled = true
-				p.answer(Answer{Handle: c.delivery.Handle, Verdict: cancelledVerdict()})
-			}
+			settle(&b.calls[i])
 		}
 	}
-	var running []*call
+	var ended []*callContext
 	for w := range p.workers {
-		if w.current != nil && wanted(w.current.delivery.Handle) {
-			running = append(running, w.current)
+		if w.cancel(wanted) {
+			ended = append(ended, w.ctx)
 		}
 	}
-	return running
+	return ended
+}
+
+// cancel marks the calls of these handles, and reports whether all are marked.
+func (w *worker) cancel(wanted func(uint64) bool) bool {
+	all := len(w.calls) > 0
+	for _, c := range w.calls {
+		if wanted(c.delivery.Handle) {
+			c.byHost.Store(true)
+		}
+		all = all && c.cancelled()
+	}
+	return all
 }
 
 func (p *Pool) answer(a Answer) {

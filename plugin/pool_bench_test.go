@@ -13,18 +13,20 @@ func BenchmarkPool(b *testing.B) {
 	const frame, ahead = 100, 1000
 	for _, k := range []struct {
 		name string
-		h    HandlerFunc
+		h    Handler
 	}{
-		{"noop", func(context.Context, *Message) error { return nil }},
-		{"looks at Done", func(ctx context.Context, _ *Message) error {
+		{"noop", HandlerFunc(func(context.Context, *Message) error { return nil })},
+		{"looks at Done", HandlerFunc(func(ctx context.Context, _ *Message) error {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
 			default:
 				return nil
 			}
-		}},
-		{"permanent", func(context.Context, *Message) error { return errBench }},
+		})},
+		{"permanent", HandlerFunc(func(context.Context, *Message) error { return errBench })},
+		{"batches", Batches(BatchHandlerFunc(func(context.Context, *Batch) error { return nil }), BatchConfig{Max: frame})},
+		{"permanent batches", Batches(BatchHandlerFunc(func(context.Context, *Batch) error { return errBench }), BatchConfig{Max: frame})},
 	} {
 		b.Run(k.name, func(b *testing.B) {
 			p := NewPool(k.h, PoolConfig{Concurrency: 64})

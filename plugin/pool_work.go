@@ -34,13 +34,17 @@ func (p *Pool) surplus() int {
 
 func (p *Pool) work(w *worker) {
 	defer p.leave(w)
-	for c := p.next(w); c != nil; c = p.next(w) {
-		p.call(w, c)
+	for p.next(w) {
+		if p.batches != nil {
+			p.callBatch(w)
+		} else {
+			p.call(w, w.calls[0])
+		}
 	}
 }
 
-// next settles w's call and takes the next one; nil means that w is to end.
-func (p *Pool) next(w *worker) *call {
+// next settles w's calls and takes the next ones; false means that w is to end.
+func (p *Pool) next(w *worker) bool {
 	now := time.Now() // the call's start, unless it has to wait
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,12 +54,12 @@ func (p *Pool) next(w *worker) *call {
 			w.waked, p.waking = false, false
 		}
 		if p.closed || p.surplus() > 0 {
-			return nil
+			return false
 		}
-		if c := p.claim(); c != nil {
-			p.start(w, c, now)
+		if p.claim(w) {
+			p.start(w, now)
 			p.wake()
-			return c
+			return true
 		}
 		p.idle++
 		p.idlers.Wait()
@@ -65,17 +69,44 @@ func (p *Pool) next(w *worker) *call {
 	}
 }
 
-// claim takes the oldest delivery that waits; nil = none does.
-func (p *Pool) claim() *call {
+// claim gives w what waits longest: one delivery, or as many as go into a
+// batch. It reports whether anything does.
+func (p *Pool) claim(w *worker) bool {
+	for len(p.again) > 0 {
+		c := p.again[0]
+		p.again = p.again[1:]
+		p.queued--
+		if !c.settled {
+			w.calls = append(w.calls, c)
+			return true
+		}
+	}
+	for len(w.calls) < p.most {
+		c := p.oldest()
+		if c == nil || len(w.calls) > 0 && p.lonely(c) {
+			break
+		}
+		p.queue[p.head].next++
+		p.queued--
+		w.calls = append(w.calls, c)
+		if p.lonely(c) {
+			break
+		}
+	}
+	return len(w.calls) > 0
+}
+
+// oldest is the first delivery of the queue that is not settled, without taking
+// it out; nil = none waits.
+func (p *Pool) oldest() *call {
 	for p.head < len(p.queue) {
 		b := p.queue[p.head]
 		for b.next < len(b.calls) {
-			c := &b.calls[b.next]
-			b.next++
-			p.queued--
-			if !c.settled {
+			if c := &b.calls[b.next]; !c.settled {
 				return c
 			}
+			b.next++
+			p.queued--
 		}
 		p.queue[p.head] = nil
 		p.head++
@@ -84,31 +115,58 @@ func (p *Pool) claim() *call {
 	return nil
 }
 
-func (p *Pool) start(w *worker, c *call, now time.Time) {
-	w.current = c
-	if d := c.delivery.Timeout; d > 0 {
-		c.deadline = now.Add(d)
-		p.watch(c.deadline, now)
+// start sets the deadlines of w's calls, which count from their first start.
+func (p *Pool) start(w *worker, now time.Time) {
+	w.outcomes = append(w.outcomes[:0], make([]outcome, len(w.calls))...)
+	w.ctx = &w.calls[0].callContext
+	if p.batches != nil {
+		w.ctx = &callContext{draining: p.drains}
+	}
+	for _, c := range w.calls {
+		if d := c.delivery.Timeout; d > 0 && c.deadline.IsZero() {
+			c.deadline = now.Add(d)
+		}
+		if !c.deadline.IsZero() && (w.ctx.deadline.IsZero() || c.deadline.Before(w.ctx.deadline)) {
+			w.ctx.deadline = c.deadline
+		}
+	}
+	if !w.ctx.deadline.IsZero() {
+		p.watch(w.ctx.deadline, now)
 	}
 }
 
-// settle answers for w's call, if it has one that has ended.
+// settle answers for w's calls, if it has some that have ended.
 func (p *Pool) settle(w *worker) {
-	c := w.current
-	if c == nil {
+	if len(w.calls) == 0 {
 		return
 	}
-	v, handle := w.verdict, c.delivery.Handle
-	w.current, w.verdict = nil, nil
-	switch {
-	case c.late:
+	for i, c := range w.calls {
+		p.settleCall(w, c, &w.outcomes[i])
+	}
+	if w.late {
 		p.late--
+	}
+	clear(w.calls)
+	clear(w.outcomes)
+	w.calls, w.ctx, w.late = w.calls[:0], nil, false
+}
+
+func (p *Pool) settleCall(w *worker, c *call, o *outcome) {
+	handle := c.delivery.Handle
+	switch {
+	case w.late:
 		if !p.gone {
 			p.pending.Ended = append(p.pending.Ended, handle)
 			p.signal()
 		}
-	case v != nil:
-		p.answer(Answer{Handle: handle, Verdict: *v})
+	case o.again && c.cancelled(): // as all are that the pool's end meets
+		p.answer(Answer{Handle: handle, Verdict: cancelledVerdict()})
+	case o.again:
+		c.delivery.Message.emitted = nil
+		p.again = append(p.again, c)
+		p.queued++
+	case o.verdict != nil:
+		p.answer(Answer{Handle: handle, Verdict: *o.verdict})
 	case !p.gone:
 		p.pending.Acked = append(p.pending.Acked, handle)
 		p.open--
@@ -155,8 +213,8 @@ func (p *Pool) expire() {
 	}
 	now := time.Now()
 	for w := range p.workers {
-		c := w.current
-		if c == nil || c.late || c.deadline.IsZero() {
+		c := w.ctx
+		if c == nil || w.late || c.deadline.IsZero() {
 			continue
 		}
 		switch late := c.deadline.Add(lateAfter); {
@@ -167,12 +225,20 @@ func (p *Pool) expire() {
 			p.watch(late, now)
 		default:
 			c.expire()
-			c.late = true
-			p.late++
-			p.answer(Answer{Handle: c.delivery.Handle, Verdict: c.lateVerdict(), Late: true})
+			p.belate(w)
 		}
 	}
 	p.wake()
+}
+
+// belate answers for w's calls, which run on. A batch keeps all its keys until
+// it has ended.
+func (p *Pool) belate(w *worker) {
+	w.late = true
+	p.late++
+	for _, c := range w.calls {
+		p.answer(Answer{Handle: c.delivery.Handle, Verdict: c.lateVerdict(), Late: true})
+	}
 }
 
 func (c *call) lateVerdict() Verdict {
@@ -187,17 +253,17 @@ func (p *Pool) call(w *worker, c *call) {
 	returned := false
 	defer func() {
 		if !returned {
-			v := panicVerdict(recover(), debug.Stack(), c.circumstances())
-			w.verdict = &v
+			v := panicVerdict(recover(), debug.Stack(), p.circumstances(w, c))
+			w.outcomes[0].verdict = &v
 		}
-		c.returned()
+		c.cancel()
 	}()
-	w.verdict = p.judge(c, p.handler.Handle(c, &c.delivery.Message))
+	w.outcomes[0].verdict = p.judge(w, c, p.handler.Handle(c, &c.delivery.Message))
 	returned = true
 }
 
-// judge is the verdict on what the handler returned; nil = acknowledged.
-func (p *Pool) judge(c *call, err error) *Verdict {
+// judge is the verdict on what the handler returned for c; nil = acknowledged.
+func (p *Pool) judge(w *worker, c *call, err error) *Verdict {
 	if err == nil {
 		emitted := c.delivery.Message.emitted
 		if len(emitted) == 0 {
@@ -205,10 +271,16 @@ func (p *Pool) judge(c *call, err error) *Verdict {
 		}
 		return &Verdict{Class: ClassAck, Emitted: emitted}
 	}
-	v := Classify(err, c.circumstances(), p.config.Classifiers...)
+	v := Classify(err, p.circumstances(w, c), p.config.Classifiers...)
 	return &v
 }
 
-func (c *call) circumstances() Circumstances {
-	return Circumstances{Cancelled: c.cancelled(), Late: c.expired(time.Now())}
+func (p *Pool) circumstances(w *worker, c *call) Circumstances {
+	at := Circumstances{Cancelled: c.cancelled(), Late: w.ctx.expired(time.Now())}
+	select {
+	case <-p.drains:
+		at.Draining = true
+	default:
+	}
+	return at
 }

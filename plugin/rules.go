@@ -2,10 +2,13 @@ package plugin
 
 import (
 	"context"
+	"database/sql"
+	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"strconv"
 	"syscall"
@@ -26,10 +29,11 @@ type rule struct {
 }
 
 // builtin are the rules in their order.
-func builtin() [11]rule {
+func builtin() [12]rule {
 	return [...]rule{
 		{"temporary", temporary},
 		{"retry-after", retryAfter},
+		{"safe-to-retry", safeToRetry},
 		{"deadline", deadline},
 		{"canceled", canceled},
 		{"sqlstate", sqlState},
@@ -57,6 +61,16 @@ func temporary(err error) (Verdict, bool) {
 func retryAfter(err error) (Verdict, bool) {
 	if d := wish(err); d > 0 {
 		return Verdict{Class: ClassTransient, RetryAfter: d}, true
+	}
+	return none()
+}
+
+// safeToRetry is about pgx's errors of a connection, which tell whether the
+// server may have got the request. It may, here: deliveries are repeated anyway.
+func safeToRetry(err error) (Verdict, bool) {
+	type connection interface{ SafeToRetry() bool }
+	if _, ok := find(err, func(connection) bool { return true }); ok {
+		return transient()
 	}
 	return none()
 }
@@ -132,12 +146,22 @@ func httpStatus(err error) (Verdict, bool) {
 		return none()
 	}
 	switch n := e.StatusCode(); {
-	case n == 0, n == 408, n == 425, n == 429, n >= 500 && n <= 599:
+	case mayPass(n):
 		return transient()
 	case n >= 400 && n <= 499:
 		return permanent()
 	}
 	return none()
+}
+
+// mayPass tells of an HTTP status whether the same request may succeed later. 0 is
+// what clients have that got no answer.
+func mayPass(status int) bool {
+	switch status {
+	case 0, http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return true
+	}
+	return status >= 500 && status <= 599
 }
 
 func rpcStatus(err error) (Verdict, bool) {
@@ -183,8 +207,11 @@ func network(err error) (Verdict, bool) {
 	if _, ok := find(err, isNetwork); ok {
 		return transient()
 	}
-	for _, no := range []syscall.Errno{syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE, syscall.ETIMEDOUT} {
-		if errors.Is(err, no) {
+	for _, lost := range []error{
+		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE, syscall.ETIMEDOUT,
+		driver.ErrBadConn, sql.ErrConnDone,
+	} {
+		if errors.Is(err, lost) {
 			return transient()
 		}
 	}

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
@@ -34,7 +36,13 @@ type Config struct {
 	Topics []string
 	// Classifiers tell what the handler's own errors mean; see Classify.
 	Classifiers []Classifier
+	// Close, if set, is called once, when kconsume has asked for the end and the
+	// last record is answered: to flush and to say goodbye. It has closeBound, 3 s.
+	// It is not called where the process is cut off, so nothing may depend on it.
+	Close func()
 }
+
+const closeBound = 3 * time.Second
 
 // Serve runs h for the kconsume that started this process. It is main's last
 // call: it ends the process, at the latest when kconsume has ended. Whatever
@@ -45,6 +53,10 @@ type Config struct {
 // Unless the environment sets them, GOGC becomes 400 and GOMEMLIMIT a quarter
 // of the memory there is: the heap of most handlers is tiny, and collecting it
 // all the time is what costs most.
+//
+// Given the argument --debug, or KCONSUME_HANDLER_DEBUG=1, it waits for a
+// debugger before it takes the first record, tells on stderr how to attach one,
+// and runs calls without a deadline. From kconsume that is --handler-arg --debug.
 func Serve(c Config, h Handler) {
 	if os.Getenv(wire.CookieKey) != wire.CookieValue {
 		fmt.Fprint(os.Stderr, usage(c, os.Args[0]))
@@ -55,8 +67,12 @@ func Serve(c Config, h Handler) {
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM)
 	tuneMemory()
 	lifeline, err := openLifeline()
+	var secure *tls.Config
 	if err == nil {
-		err = serve(c, h, lifeline, handshake)
+		secure, err = openTLS()
+	}
+	if err == nil {
+		err = serve(c, h, lifeline, handshake, secure)
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "serve handler %q: %v\n", c.Name, err)
@@ -82,6 +98,7 @@ Install it:   install -m 0755 %[4]s /usr/local/libexec/kconsume/handlers/kconsum
 Run it:       kconsume run --brokers HOST:9092 --group GROUP --topic %[5]s --handler %[1]s
 Try it out:   kconsume dev --handler %[4]s
 Inspect it:   kconsume plugin inspect %[4]s
+Debug it:     kconsume dev --handler %[4]s --handler-arg --debug
 `, c.Name, c.Version, about, file, topics)
 }
 
@@ -92,7 +109,7 @@ Inspect it:   kconsume plugin inspect %[4]s
 // replaces os.Stdout and os.Stderr by pipes that nobody reads before the host
 // connects, so that a handler that prints much stands still. All that the mode
 // leaves out is here: the cookie, the handshake, the signals.
-func serve(c Config, h Handler, lifeline, handshake *os.File) error {
+func serve(c Config, h Handler, lifeline, handshake *os.File, secure *tls.Config) error {
 	if h == nil || c.Name == "" {
 		return errors.New("check what plugin.Serve was given: Config.Name and the handler are needed")
 	}
@@ -106,10 +123,11 @@ func serve(c Config, h Handler, lifeline, handshake *os.File) error {
 			MagicCookieKey:   wire.CookieKey,
 			MagicCookieValue: wire.CookieValue,
 		},
-		Plugins:    goplugin.PluginSet{wire.PluginName: &service{server: &server{config: c, handler: h}}},
-		GRPCServer: newServer,
-		Logger:     hclog.NewNullLogger(),
-		Test:       &goplugin.ServeTestConfig{Context: ctx, ReattachConfigCh: listening, CloseCh: ended},
+		Plugins:     goplugin.PluginSet{wire.PluginName: &service{server: &server{config: c, handler: h, debug: debugWanted()}}},
+		GRPCServer:  newServer,
+		TLSProvider: func() (*tls.Config, error) { return secure, nil },
+		Logger:      hclog.NewNullLogger(),
+		Test:        &goplugin.ServeTestConfig{Context: ctx, ReattachConfigCh: listening, CloseCh: ended},
 	})
 	select {
 	case at := <-listening:
@@ -146,7 +164,25 @@ func openLifeline() (*os.File, error) {
 func watchLifeline(lifeline *os.File, socket net.Addr) {
 	_, _ = io.Copy(io.Discard, lifeline) // however it ends, the host is gone
 	_ = os.Remove(socket.String())
+	endGroup()
 	os.Exit(0)
+}
+
+// endGroup asks what this process has started to end, where the group is its
+// own. A host that lives kills the group; one that was killed cannot. Serve has
+// made SIGTERM harmless for this process itself.
+func endGroup() {
+	if pid := os.Getpid(); syscall.Getpgrp() == pid {
+		_ = syscall.Kill(-pid, syscall.SIGTERM) // whether or not there is anybody
+	}
+}
+
+// NewServer is the gRPC server that Serve runs, for whoever brings a listener
+// and a host of their own: package plugintest does. It serves one host.
+func NewServer(c Config, h Handler, options ...grpc.ServerOption) *grpc.Server {
+	g := newServer(options)
+	g.RegisterService(wire.ServiceDesc(), &server{config: c, handler: h})
+	return g
 }
 
 func newServer(options []grpc.ServerOption) *grpc.Server {

@@ -26,20 +26,36 @@ import (
 const helperEnv = "TEST_HANDLER"
 
 func TestMain(m *testing.M) {
+	if pid := os.Getenv(tracerEnv); pid != "" {
+		os.Exit(trace(pid))
+	}
 	if os.Getenv(helperEnv) != "" {
 		if os.Getenv(helperEnv) == "nameless" {
 			Serve(Config{}, HandlerFunc(helper))
 		}
-		Serve(Config{Name: "orders", Version: "1.2", Topics: []string{"orders.confirmed", "orders.paid"}}, HandlerFunc(helper))
+		Serve(Config{
+			Name: "orders", Version: "1.2", Topics: []string{"orders.confirmed", "orders.paid"},
+			Close: func() { fmt.Println("closed") },
+		}, HandlerFunc(helper))
 	}
 	goleak.VerifyTestMain(m)
 }
 
 // helper does what the record's key says.
-func helper(_ context.Context, m *Message) error {
+func helper(ctx context.Context, m *Message) error {
 	switch string(m.Key) {
+	case "deadline":
+		_, ok := ctx.Deadline()
+		fmt.Println("deadline", ok)
 	case "print":
 		fmt.Println("printed")
+	case "grandchild": // it holds stderr open, and says when it is there
+		cmd := exec.Command("/bin/sh", "-c", "echo there >&2; exec sleep 3600")
+		cmd.Stderr = os.Stderr
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		_ = cmd.Wait()
 	case "block":
 		fmt.Fprintln(os.Stderr, "blocking")
 		select {}
@@ -61,7 +77,12 @@ type process struct {
 
 func start(t *testing.T, env ...string) *process {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
+	return startWith(t, nil, env...)
+}
+
+func startWith(t *testing.T, args []string, env ...string) *process {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append([]string{
 		helperEnv + "=1",
 		wire.CookieKey + "=" + wire.CookieValue,
@@ -80,6 +101,7 @@ func start(t *testing.T, env ...string) *process {
 		t.Fatal(err)
 	}
 	cmd.ExtraFiles = []*os.File{theirs}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -114,10 +136,20 @@ func (p *process) deliver(t *testing.T) (stream *peer, socket string) {
 		t.Fatal(err)
 	}
 	stream = &peer{BidiStreamingClient: s}
-	if f := stream.receive(t); f.Hello == nil || f.Hello.Name != "orders" {
+	f := stream.receive(t)
+	if f.Hello == nil || f.Hello.Name != "orders" {
 		t.Fatalf("hello: %+v", f)
 	}
+	stream.hello = f.Hello
 	return stream, fields[3]
+}
+
+// wantLine reads the next line of stderr.
+func (p *process) wantLine(t *testing.T, want string) {
+	t.Helper()
+	if line, err := p.stderr.ReadString('\n'); err != nil || line != want {
+		t.Fatalf("stderr: %q, %v, want %q", line, err, want)
+	}
 }
 
 // wait reads what is left of the outputs and returns the exit code.
@@ -143,7 +175,7 @@ func TestServeByHand(t *testing.T) {
 	if code := cmd.ProcessState.ExitCode(); code != exitUsage || len(out) != 0 {
 		t.Errorf("exit %d, stdout %q", code, out)
 	}
-	for _, want := range []string{"orders 1.2 is a kconsume handler for orders.confirmed, orders.paid.", "kconsume-handler-orders", "--topic orders.confirmed --handler orders\n"} {
+	for _, want := range []string{"orders 1.2 is a kconsume handler for orders.confirmed, orders.paid.", "kconsume-handler-orders", "--topic orders.confirmed --handler orders\n", "--handler-arg --debug\n"} {
 		if !strings.Contains(stderr.String(), want) {
 			t.Errorf("usage lacks %q:\n%s", want, &stderr)
 		}
@@ -180,6 +212,19 @@ func TestServeEndsWithItsLifeline(t *testing.T) {
 	}
 }
 
+// What the handler started in its group ends with it when the host is gone: the
+// end of stderr, which it holds, shows it.
+func TestServeLeavesNoOrphans(t *testing.T) {
+	p := start(t)
+	s, _ := p.deliver(t)
+	s.send(t, &wire.HostFrame{Concurrency: 1, Records: []wire.Record{{Handle: 1, Topic: "t", Key: []byte("grandchild")}}})
+	p.wantLine(t, "there\n")
+	p.lifeline.Close()
+	if code, _, stderr := p.wait(t); code != 0 || stderr != "" {
+		t.Errorf("exit %d, stderr %q", code, stderr)
+	}
+}
+
 func TestServeLeavesSignalsToTheHost(t *testing.T) {
 	p := start(t)
 	s, _ := p.deliver(t)
@@ -194,6 +239,24 @@ func TestServeLeavesSignalsToTheHost(t *testing.T) {
 	}
 	if err := s.RecvMsg(new(wire.PluginFrame)); err != io.EOF {
 		t.Errorf("after the drain: %v", err)
+	}
+}
+
+// Config.Close comes behind the last answer and before the stream's end, and not
+// at all where the process is cut off.
+func TestServeCloses(t *testing.T) {
+	p := start(t)
+	s, _ := p.deliver(t)
+	s.send(t, &wire.HostFrame{Concurrency: 1, Drain: true, Records: []wire.Record{{Handle: 1, Topic: "t", Key: []byte("print")}}})
+	if f := s.receive(t); len(f.Acked) != 1 {
+		t.Errorf("answer: %+v", f)
+	}
+	if err := s.RecvMsg(new(wire.PluginFrame)); err != io.EOF {
+		t.Errorf("after the drain: %v", err)
+	}
+	p.lifeline.Close()
+	if code, _, stderr := p.wait(t); code != 0 || stderr != "printed\nclosed\n" {
+		t.Errorf("exit %d, stderr %q", code, stderr)
 	}
 }
 

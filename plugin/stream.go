@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -27,6 +28,8 @@ const (
 type server struct {
 	config  Config
 	handler Handler
+	debug   bool // hold the records back for a debugger, and forget deadlines
+	closing sync.Once
 }
 
 // Deliver answers what the host sends, until the host asks for a drain, ends
@@ -38,6 +41,9 @@ func (s *server) Deliver(stream grpc.BidiStreamingServer[wire.HostFrame, wire.Pl
 	var frame wire.HostFrame
 	if err := stream.RecvMsg(&frame); err != nil {
 		return endOfStream(err)
+	}
+	if s.debug {
+		awaitDebugger(stream.Context(), s.config.Name)
 	}
 	pool := NewPool(s.handler, PoolConfig{
 		Handler:     s.config.Name + "@" + s.config.Version,
@@ -53,7 +59,7 @@ func (s *server) Deliver(stream grpc.BidiStreamingServer[wire.HostFrame, wire.Pl
 	sent := make(chan error, 1)
 	go func() { sent <- send(stream, pool.Answers()) }()
 
-	err := receive(stream, pool, &frame)
+	err := s.receive(stream, pool, &frame)
 	if err == nil {
 		pool.drain()
 	} else {
@@ -64,6 +70,9 @@ func (s *server) Deliver(stream grpc.BidiStreamingServer[wire.HostFrame, wire.Pl
 		<-closed
 	}
 	pool.Close()
+	if err == nil {
+		s.closing.Do(func() { goodbye(s.config, closeBound) })
+	}
 	return err
 }
 
@@ -81,14 +90,21 @@ func (s *server) Control(stream grpc.BidiStreamingServer[wire.Beat, wire.Beat]) 
 }
 
 func (s *server) hello() *wire.Hello {
-	return &wire.Hello{SDK: sdk, Name: s.config.Name, Version: s.config.Version, Topics: s.config.Topics}
+	h := &wire.Hello{SDK: sdk, Name: s.config.Name, Version: s.config.Version, Topics: s.config.Topics}
+	if _, ok := s.handler.(*batches); ok {
+		h.Capabilities = append(h.Capabilities, "batch")
+	}
+	if s.debug {
+		h.Capabilities, h.BeatsMayWait = append(h.Capabilities, "debug"), true
+	}
+	return h
 }
 
 // receive hands frames to the pool, the one at hand first. nil means that no
 // more will come and what came is to be answered.
-func receive(stream grpc.ServerStream, pool *Pool, frame *wire.HostFrame) error {
+func (s *server) receive(stream grpc.ServerStream, pool *Pool, frame *wire.HostFrame) error {
 	for {
-		pool.Deliver(deliveries(frame))
+		pool.Deliver(s.deliveries(frame))
 		if len(frame.Cancel) > 0 {
 			pool.Cancel(frame.Cancel)
 		}
@@ -146,7 +162,7 @@ func sendAnswers(stream grpc.ServerStream, a *Answers) error {
 }
 
 // deliveries are a frame's records. Their bytes are the frame's buffer's.
-func deliveries(f *wire.HostFrame) []Delivery {
+func (s *server) deliveries(f *wire.HostFrame) []Delivery {
 	if len(f.Records) == 0 {
 		return nil
 	}
@@ -156,7 +172,9 @@ func deliveries(f *wire.HostFrame) []Delivery {
 		r := &f.Records[i]
 		d := &list[i]
 		d.Handle = r.Handle
-		d.Timeout = time.Duration(r.TimeoutMS) * time.Millisecond
+		if !s.debug {
+			d.Timeout = time.Duration(r.TimeoutMS) * time.Millisecond
+		}
 		m := &d.Message
 		m.ID = r.ID
 		m.Topic, m.Partition, m.Offset = r.Topic, r.Partition, r.Offset

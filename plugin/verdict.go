@@ -14,6 +14,21 @@ const (
 	ClassDrop              // done on purpose without doing anything
 )
 
+// String is the class in a word.
+func (c Class) String() string {
+	switch c {
+	case ClassAck:
+		return "ack"
+	case ClassTransient:
+		return "transient"
+	case ClassPermanent:
+		return "permanent"
+	case ClassDrop:
+		return "drop"
+	}
+	return "unspecified"
+}
+
 // Reason is the bounded word of a failure: it labels metrics and is what
 // X-Error-Class holds.
 type Reason string
