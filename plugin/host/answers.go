@@ -13,43 +13,58 @@ func (h *Host) answered(p *process, f *wire.PluginFrame) {
 	defer h.mu.Unlock()
 	a := plugin.Answers{Acked: f.Acked[:0]}
 	for _, number := range f.Acked {
-		if i := h.ledger.find(number); i != 0 {
-			a.Acked = append(a.Acked, h.ledger.settle(i))
+		if i := h.ledger.find(p.hand, number); i != 0 {
+			handle := h.ledger.settle(i)
+			a.Acked = append(a.Acked, handle)
+			h.clear(p, handle)
 		} else {
 			h.stray(number)
 		}
 	}
 	for i := range f.Verdicts {
-		h.judge(p, &f.Verdicts[i], &a)
+		h.judge(p, f, &f.Verdicts[i], &a)
 	}
 	for _, number := range f.Ended {
-		if handle, ok := h.ledger.late[number]; ok {
-			delete(h.ledger.late, number)
+		if handle, ok := p.hand.runsNoMore(number); ok {
 			a.Ended = append(a.Ended, handle)
 		}
 	}
 	if len(a.Acked)+len(a.Verdicts)+len(a.Ended) > 0 {
-		h.post(a)
+		h.post(&p.hello, a)
 	}
 	if h.ledger.waiting.n > 0 {
-		p.nudge() // the handler's own limits may have held it back
+		h.nudge() // limits may have held it back
 	}
 }
 
-func (h *Host) judge(p *process, w *wire.Verdict, a *plugin.Answers) {
-	i := h.ledger.find(w.Handle)
+func (h *Host) judge(p *process, f *wire.PluginFrame, w *wire.Verdict, a *plugin.Answers) {
+	i := h.ledger.find(p.hand, w.Handle)
 	if i == 0 {
 		h.stray(w.Handle)
 		return
 	}
+	v := verdictOf(w)
+	if v.Class == plugin.ClassUnspecified && !h.ledger.slots[i].cancelled {
+		if p.draining.Load() && !w.Late {
+			h.ledger.giveBack(i) // it has no time for it any more: the next process has
+			return
+		}
+		v = badAnswer("the handler calls a delivery cancelled that nobody has cancelled")
+	}
 	handle := h.ledger.settle(i)
 	if w.Late {
-		h.ledger.late[w.Handle] = handle
-		if len(h.ledger.late) == h.cfg.Concurrency {
+		call := w.Handle
+		if p.batches {
+			call = f.Verdicts[0].Handle // a batch that is late is answered in one frame
+		}
+		if p.hand.runsOn(w.Handle, lateDelivery{handle, call}) >= p.pace.concurrency {
 			p.tire()
 		}
+		h.suspects.gone(handle)
+	} else {
+		h.clear(p, handle)
 	}
-	a.Verdicts = append(a.Verdicts, plugin.Answer{Handle: handle, Verdict: verdictOf(w), Late: w.Late})
+	a.Verdicts = append(a.Verdicts, plugin.Answer{Handle: handle, Verdict: v, Late: w.Late})
 }
 
 // stray counts an answer to nothing that was asked; only the first ones are
@@ -69,18 +84,19 @@ func (h *Host) postCancelled(handles []uint64) {
 	}
 	a := plugin.Answers{Verdicts: make([]plugin.Answer, len(handles))}
 	for i, handle := range handles {
+		h.suspects.gone(handle)
 		a.Verdicts[i] = plugin.Answer{Handle: handle, Verdict: plugin.Verdict{Rule: plugin.RuleCancelled}}
 	}
-	h.post(a)
+	h.post(&h.hello, a)
 }
 
-// post queues answers for the engine, joined with those that wait already. It
-// is called with mu held. The queue is bounded by what is unanswered.
-func (h *Host) post(a plugin.Answers) {
+// post queues answers of a handler for the engine, joined with those that wait
+// already. It is called with mu held. The queue is bounded by what is unanswered.
+func (h *Host) post(by *Hello, a plugin.Answers) {
 	if h.over {
 		return
 	}
-	a.Handler = h.hello.identity()
+	a.Handler = by.identity()
 	if n := len(h.out); n > 0 && h.out[n-1].Handler == a.Handler {
 		last := &h.out[n-1]
 		last.Acked = append(last.Acked, a.Acked...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"strconv"
@@ -27,10 +28,12 @@ const readOn = 250 * time.Millisecond
 //
 // The handler sees: stdin empty, stdout and stderr pipes, on descriptor 3 the
 // read end of a pipe that nobody writes to, whose end tells it to exit, and
-// with a pin its own file on descriptor 4.
+// with a pin its own file on descriptor 4, and with TLS a pipe that holds its
+// certificate and key.
 type child struct {
 	cfg      *Config
-	pinned   *os.File // the file that is executed, where there is a pin
+	pinned   *os.File      // the file that is executed, where there is a pin
+	certs    *certificates // nil where there is no TLS
 	cmd      *exec.Cmd
 	socket   string         // the directory of its socket, made by go-plugin
 	lifeline *os.File       // write end: closing it tells the handler to exit
@@ -46,8 +49,8 @@ type child struct {
 	doomed  bool  // guarded by mu; killed, perhaps before it started
 }
 
-func newChild(cfg *Config, pinned *os.File) *child {
-	return &child{cfg: cfg, pinned: pinned, out: newOutput(cfg.Logger), exited: make(chan struct{})}
+func newChild(cfg *Config, pinned *os.File, certs *certificates) *child {
+	return &child{cfg: cfg, pinned: pinned, certs: certs, out: newOutput(cfg.Logger, cfg.unlogged), exited: make(chan struct{})}
 }
 
 // prepare makes the command. env is what go-plugin wants the handler to see.
@@ -84,6 +87,11 @@ func environment(sets ...[]string) []string {
 
 // Start starts the process; go-plugin calls it once.
 func (c *child) Start(context.Context) error {
+	material, err := c.certs.handOver()
+	if err != nil {
+		return err
+	}
+	defer material.Close() // of a nil file, where there is no TLS, too
 	pipes, err := makePipes(3)
 	if err != nil {
 		return err
@@ -94,6 +102,13 @@ func (c *child) Start(context.Context) error {
 	if c.pinned != nil {
 		c.cmd.ExtraFiles = append(c.cmd.ExtraFiles, c.pinned)
 	}
+	if material != nil {
+		c.cmd.ExtraFiles = append(c.cmd.ExtraFiles, material)
+		c.cmd.Env = append(c.cmd.Env, tlsEnv(2+len(c.cmd.ExtraFiles)))
+	}
+	// What we were started with ends here: a handler gets what is in ExtraFiles
+	// and nothing else. What Go has opened is closed in it anyway.
+	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) // Linux 5.11
 	if err := c.start(); err != nil {
 		for _, p := range pipes {
 			p.r.Close()
@@ -121,6 +136,9 @@ func (c *child) start() error {
 		return err
 	}
 	c.running = true
+	if err := yieldMemory(c.cmd.Process.Pid); err != nil {
+		c.cfg.Logger.Debug("handler process is as likely to be killed for want of memory as this one", "why", err.Error())
+	}
 	return nil
 }
 
@@ -267,9 +285,20 @@ func (c *child) exit() string {
 		text = exitText(c.state.Sys().(syscall.WaitStatus))
 	}
 	if words := c.out.lastWords(); words != "" {
-		text += ": " + valid(words)
+		text += ": " + words
 	}
 	return text
+}
+
+// cause is of an end that was not ours to bring about.
+func (c *child) cause() Cause {
+	switch {
+	case c.state == nil:
+		return CauseStart
+	case c.state.Sys().(syscall.WaitStatus).Signaled():
+		return CauseSignal
+	}
+	return CauseExit
 }
 
 func exitText(status syscall.WaitStatus) string {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -28,10 +29,19 @@ type Config struct {
 	SHA256 string
 	Trust  Trust
 
-	Concurrency int // handler calls that run at once, 64
+	Concurrency int // handler calls that run at once, in all processes together, 64
+	// Procs is the number of processes, 1: what a handler that has one thread
+	// needs to use more than one processor.
+	Procs int
+	// Watch upgrades the handler by itself when its file has changed; see
+	// Host.Reload.
+	Watch bool
 	// SocketDir holds the handler's socket: private to this user (0700) and
 	// short. It is made if it is missing.
 	SocketDir string
+	// TLS on the socket, besides the directory that guards it: each process gets
+	// a certificate of its own, and knows us by ours. Its SDK has to serve it.
+	TLS bool
 
 	StartTimeout time.Duration // from the start to the handler's Hello, 10s
 	// Grace is what a process gets to end by itself, and what an answer may
@@ -44,7 +54,10 @@ type Config struct {
 
 	Logger *slog.Logger // slog.Default by default
 
-	beat time.Duration // between heartbeats
+	beat      time.Duration  // between heartbeats
+	look      time.Duration  // between looks at the file
+	probation time.Duration  // that an upgrade's processes must live for, doing nothing
+	unlogged  *atomic.Uint64 // bytes of output that were dropped
 }
 
 // missedBeats is how many heartbeats without an echo tell a frozen process.
@@ -70,10 +83,17 @@ func (c Config) complete() (*Config, error) {
 	c.Grace = cmp.Or(c.Grace, 5*time.Second)
 	c.BackoffMin = cmp.Or(c.BackoffMin, 250*time.Millisecond)
 	c.BackoffMax = max(cmp.Or(c.BackoffMax, time.Minute), c.BackoffMin)
+	c.Procs = max(1, c.Procs)
 	c.beat = cmp.Or(c.beat, time.Second)
+	c.look = cmp.Or(c.look, time.Second)
+	c.probation = cmp.Or(c.probation, 500*time.Millisecond)
+	c.unlogged = new(atomic.Uint64)
 	c.Logger = cmp.Or(c.Logger, slog.Default()).With("handler", c.Name)
 	return &c, c.prepareSocketDir()
 }
+
+// each is how many calls one process may run at once.
+func (c *Config) each() int { return portion(c.Concurrency, c.Procs) }
 
 func (c *Config) prepareSocketDir() error {
 	dir, err := filepath.Abs(c.SocketDir)

@@ -26,7 +26,7 @@ func (p *process) explain(cause, err error) error {
 	}
 	words := ""
 	if w := p.child.out.lastWords(); w != "" {
-		words = ": " + valid(w)
+		words = ": " + w
 	}
 	switch {
 	case cause == errSlow && p.conn == nil:
@@ -39,6 +39,10 @@ func (p *process) explain(cause, err error) error {
 		return fmt.Errorf("it does not serve %s: use a kconsume SDK", wire.ServiceName)
 	case err == io.EOF:
 		return errors.New("it ended its stream before its Hello: use a kconsume SDK")
+	case status.Code(err) == codes.Unavailable && !p.byItself && p.cfg.TLS:
+		return fmt.Errorf("no TLS on the socket that its handshake names: use an SDK that serves it, or start without --handler-tls: %s", printable(status.Convert(err).Message()))
+	case status.Code(err) == codes.Unavailable && !p.byItself:
+		return fmt.Errorf("no gRPC on the socket that its handshake names: use a kconsume SDK: %s", printable(status.Convert(err).Message()))
 	case status.Code(err) == codes.Unavailable:
 		return fmt.Errorf("it broke off before its Hello: %s", p.child.exit())
 	}
@@ -54,7 +58,7 @@ func startError(err error) error {
 	case errors.Is(err, syscall.ENOEXEC):
 		return errors.New("it is neither a program for this machine nor a script that begins with #! and its interpreter")
 	case errors.Is(err, syscall.ENOENT):
-		return errors.New("what its first line (#!) or its loader names does not exist")
+		return errors.New("what its first line (#!) or its loader names does not exist, or the line ends with a carriage return")
 	case errors.Is(err, syscall.ETXTBSY):
 		return errors.New("it is being written to: install it under another name and rename it")
 	}

@@ -32,7 +32,7 @@ type handshake struct {
 	heard  bool
 }
 
-func (h *handshake) line(line []byte, cut bool) {
+func (h *handshake) line(line []byte, cut int) {
 	if h.heard || !handshakeLine.Match(line) {
 		h.log.line("stdout", line, cut)
 		return

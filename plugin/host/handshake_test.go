@@ -4,6 +4,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -34,10 +35,10 @@ func TestAcceptHandshake(t *testing.T) {
 
 func TestHandshakeIsTheFirstSuchLine(t *testing.T) {
 	r, w := io.Pipe()
-	h := handshake{socket: "/s", to: w, refuse: func(err error) { t.Error(err) }, log: newOutput(slog.New(slog.DiscardHandler))}
+	h := handshake{socket: "/s", to: w, refuse: func(err error) { t.Error(err) }, log: newOutput(slog.New(slog.DiscardHandler), new(atomic.Uint64))}
 	go func() {
 		for _, line := range []string{"hello", "1|2", "1|1|unix|/s/a|grpc|cert", "1|1|unix|/s/b|grpc"} {
-			h.line([]byte(line), false)
+			h.line([]byte(line), 0)
 		}
 	}()
 	got, err := io.ReadAll(r)

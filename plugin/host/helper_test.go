@@ -2,6 +2,7 @@ package host
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,9 @@ import (
 // helperEnv makes this test binary another program: see helper.
 const helperEnv = "HOST_TEST_HELPER"
 
+// versionEnv is the version that the helper "serve" tells.
+const versionEnv = "HOST_TEST_VERSION"
+
 func TestMain(m *testing.M) {
 	if mode := os.Getenv(helperEnv); mode != "" {
 		helper(mode)
@@ -39,7 +43,16 @@ func TestMain(m *testing.M) {
 func helper(mode string) {
 	switch mode {
 	case "serve":
-		plugin.Serve(plugin.Config{Name: "probe", Version: "1.0", Topics: []string{"t"}}, plugin.HandlerFunc(handle))
+		version := cmp.Or(os.Getenv(versionEnv), "1.0")
+		plugin.Serve(plugin.Config{Name: "probe", Version: version, Topics: []string{"t"}}, plugin.HandlerFunc(handle))
+	case "doomed":
+		plugin.Serve(plugin.Config{Name: "probe", Version: "doomed"}, plugin.HandlerFunc(func(context.Context, *plugin.Message) error {
+			fmt.Fprintln(os.Stderr, "doomed")
+			os.Exit(4)
+			return nil
+		}))
+	case "namesake":
+		plugin.Serve(plugin.Config{Name: "another"}, plugin.HandlerFunc(handle))
 	case "noisy":
 		fmt.Println("1|2")
 		os.Stdout.Write(append(make([]byte, 10<<20), '\n'))
@@ -100,6 +113,11 @@ func handle(ctx context.Context, m *plugin.Message) error {
 		first(arg)
 		<-ctx.Done()
 		return ctx.Err()
+	case "hand-back": // the first time
+		if first(arg) {
+			<-plugin.Draining(ctx)
+			return context.Canceled
+		}
 	case "gate":
 		for {
 			if _, err := os.Stat(arg); err == nil {
@@ -107,6 +125,24 @@ func handle(ctx context.Context, m *plugin.Message) error {
 			}
 			time.Sleep(time.Millisecond)
 		}
+	case "note": // takes its time, and appends a line to a file
+		time.Sleep(time.Millisecond)
+		f, err := os.OpenFile(arg, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return plugin.Permanent(err)
+		}
+		defer f.Close()
+		_, err = fmt.Fprintln(f, m.Offset)
+		return err
+	case "note-gate": // notes that it has come, and waits
+		note := *m
+		note.Value = []byte("note " + filepath.Join(arg, "notes"))
+		if err := handle(ctx, &note); err != nil {
+			return err
+		}
+		gate := *m
+		gate.Value = []byte("gate " + filepath.Join(arg, "open"))
+		return handle(ctx, &gate)
 	case "noise":
 		for range 3000 {
 			fmt.Println(`{"@message":5}`)
@@ -161,6 +197,10 @@ func (r rude) Deliver(s grpc.BidiStreamingServer[wire.HostFrame, wire.PluginFram
 	switch r.mode {
 	case "no-hello":
 		return s.SendMsg(&wire.PluginFrame{Acked: []uint64{1}})
+	case "leaves":
+		s.SendMsg(&wire.PluginFrame{Hello: &wire.Hello{Name: "probe"}})
+		fmt.Fprintln(os.Stderr, "no database")
+		os.Exit(9)
 	case "silent":
 		<-s.Context().Done()
 		return nil
@@ -208,6 +248,8 @@ func (r rude) record(m *wire.Record, out *wire.PluginFrame) (end bool) {
 		out.Ended = append(out.Ended, m.Handle)
 	case verb == "no-class":
 		out.Verdicts = append(out.Verdicts, wire.Verdict{Handle: m.Handle})
+	case verb == "cancelled":
+		out.Verdicts = append(out.Verdicts, wire.Verdict{Handle: m.Handle, Rule: plugin.RuleCancelled})
 	case verb == "class-9":
 		out.Verdicts = append(out.Verdicts, wire.Verdict{Handle: m.Handle, Class: 9, Reason: "x"})
 	default:
@@ -293,6 +335,8 @@ type engine struct {
 	acked   map[uint64]int
 	answers map[uint64][]plugin.Answer
 	ended   map[uint64]int
+	last    time.Time     // of an answer
+	pause   time.Duration // the longest one between two batches
 	closed  bool
 }
 
@@ -320,6 +364,11 @@ func (e *engine) read() {
 	for a := range e.Answers() {
 		e.mu.Lock()
 		e.batches = append(e.batches, a)
+		now := time.Now()
+		if !e.last.IsZero() {
+			e.pause = max(e.pause, now.Sub(e.last))
+		}
+		e.last = now
 		for _, h := range a.Acked {
 			e.acked[h]++
 		}
@@ -348,6 +397,12 @@ func (e *engine) await(done func() bool) {
 		}
 		e.changed.Wait()
 	}
+}
+
+func (e *engine) longestPause() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.pause
 }
 
 // verdict waits for the answer to a delivery that is no acknowledgement.
@@ -390,7 +445,12 @@ func record(handle uint64, value string) plugin.Delivery {
 // eventually waits for a condition that sends no event.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(2 * time.Millisecond) {
+	eventuallyWithin(t, what, time.Minute, holds)
+}
+
+func eventuallyWithin(t testing.TB, what string, patience time.Duration, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !holds(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("never: %s", what)
 		}

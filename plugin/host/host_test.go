@@ -190,8 +190,8 @@ func TestEndOfStreamIsACrash(t *testing.T) {
 
 func TestBrokenAnswers(t *testing.T) {
 	e := start(t, config(t, "polite"))
-	e.send(1, "twice", "no-class", "class-9", "ok")
-	for _, h := range []uint64{2, 3} {
+	e.send(1, "twice", "no-class", "class-9", "ok", "cancelled")
+	for _, h := range []uint64{2, 3, 5} {
 		if v := e.verdict(h).Verdict; v.Class != plugin.ClassTransient || v.Reason != plugin.ReasonTransient || v.Code != codeBadAnswer {
 			t.Errorf("delivery %d: %+v", h, v)
 		}

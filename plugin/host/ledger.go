@@ -27,30 +27,40 @@ const (
 	generationMask = 1<<(53-slotBits) - 1
 )
 
-// ledger holds every delivery that waits for its answer, in the order in which
-// they came: first those that the present process has, then those that wait to
-// be sent. It is not safe for concurrent use: Host.mu guards it.
+// ledger holds every delivery that waits for its answer: those that wait to be
+// sent, in the order in which they came, and those that a process has, in the
+// hand of that process. It is not safe for concurrent use: Host.mu guards it.
 type ledger struct {
 	slots   []slot // slots[0] is nobody's: 0 ends a list
 	free    []uint32
 	waiting list
-	sent    list
-	// What the present process has: bytes, the sum of the timeouts, and the
-	// number of deliveries without one.
-	sentBytes int
-	sentTime  time.Duration
-	untimed   int
-	// late maps a number on the wire to the handle of an answered delivery
-	// whose call still runs.
-	late map[uint64]uint64
 }
 
-// slot is one unanswered delivery: in no list, waiting or sent.
+// hand is what one process has: the deliveries that it was sent and has not
+// answered, in the order in which they were sent. Host.mu guards it.
+type hand struct {
+	sent    list
+	bytes   int
+	time    time.Duration // the sum of the timeouts
+	untimed int           // the number of deliveries without one
+	taken   int           // deliveries so far, answered ones included
+	// late maps a number on the wire to an answered delivery whose call still
+	// runs; runs has the number of such deliveries for each of these calls.
+	late    map[uint64]lateDelivery
+	runs    map[uint64]int
+	cancels []uint64 // numbers of calls to cancel, not told yet
+}
+
+// lateDelivery is answered, but its call runs on. A call that handles a batch is
+// that of several deliveries.
+type lateDelivery struct{ handle, call uint64 }
+
+// slot is one unanswered delivery: in no list, waiting or in a hand.
 type slot struct {
 	delivery   plugin.Delivery
 	size       int // bytes on the wire, about
 	generation uint32
-	sent       bool
+	holder     *hand     // nil while it is not sent
 	cancelled  bool      // only while sent
 	due        time.Time // past it the process hangs; zero = never
 	prev, next uint32
@@ -61,9 +71,9 @@ type list struct {
 	n           int
 }
 
-func newLedger() *ledger {
-	return &ledger{slots: make([]slot, 1), late: map[uint64]uint64{}}
-}
+func newLedger() *ledger { return &ledger{slots: make([]slot, 1)} }
+
+func newHand() *hand { return &hand{late: map[uint64]lateDelivery{}, runs: map[uint64]int{}} }
 
 // add appends a delivery to those that wait.
 func (l *ledger) add(d *plugin.Delivery, size int) {
@@ -94,6 +104,21 @@ func (l *ledger) push(to *list, i uint32) {
 	to.n++
 }
 
+// giveBack puts a sent delivery before those that wait.
+func (l *ledger) giveBack(i uint32) {
+	s := &l.slots[i]
+	l.unlink(&s.holder.sent, i)
+	s.holder.unmark(s)
+	s.prev, s.next = 0, l.waiting.first
+	if l.waiting.first == 0 {
+		l.waiting.last = i
+	} else {
+		l.slots[l.waiting.first].prev = i
+	}
+	l.waiting.first = i
+	l.waiting.n++
+}
+
 func (l *ledger) unlink(from *list, i uint32) {
 	s := &l.slots[i]
 	if s.prev == 0 {
@@ -113,68 +138,78 @@ func (l *ledger) unlink(from *list, i uint32) {
 type pace struct {
 	concurrency int
 	grace       time.Duration
-	maxRecords  int // in flight, 0 = no limit
-	maxBytes    int // in flight, 0 = no limit
+	maxRecords  int  // in flight, 0 = no limit
+	maxBytes    int  // in flight, 0 = no limit
+	share       int  // in flight, so that other processes get theirs; 0 = no limit
+	debugged    bool // nothing is due: a person looks at it
 }
 
-// take moves what fits into one frame from waiting to sent and adds it to f.
+// take moves what fits into one frame from waiting to a hand and adds it to f.
+// may, unless it is nil, says which deliveries may go; the others are passed
+// over.
 //
 // A delivery begins at the latest when the calls before it, each ended by its
 // own timeout, have been worked off by all of concurrency together, and is
 // answered within its own timeout: a delivery unanswered past that and a grace
 // means that the process hangs.
-func (l *ledger) take(p *pace, now time.Time, f *wire.HostFrame) {
+func (l *ledger) take(h *hand, p *pace, now time.Time, f *wire.HostFrame, may func(handle uint64) bool) {
 	bytes := 0
-	for i := l.waiting.first; i != 0 && len(f.Records) < frameRecords; i = l.waiting.first {
+	for i := l.waiting.first; i != 0 && len(f.Records) < frameRecords; {
 		s := &l.slots[i]
-		if len(f.Records) > 0 && bytes+s.size > frameBytes || l.full(p, s.size) {
+		at := i
+		i = s.next
+		if may != nil && !may(s.delivery.Handle) {
+			continue
+		}
+		if len(f.Records) > 0 && bytes+s.size > frameBytes || h.full(p, s.size) {
 			return
 		}
 		bytes += s.size
-		l.unlink(&l.waiting, i)
-		l.push(&l.sent, i)
-		l.mark(p, s, now)
-		fill(f.Add(len(s.delivery.Message.Headers)), &s.delivery, l.number(i))
+		l.unlink(&l.waiting, at)
+		l.push(&h.sent, at)
+		h.mark(p, s, now)
+		h.taken++
+		fill(f.Add(len(s.delivery.Message.Headers)), &s.delivery, l.number(at))
 	}
 }
 
-func (l *ledger) full(p *pace, size int) bool {
-	return p.maxRecords > 0 && l.sent.n >= p.maxRecords ||
-		p.maxBytes > 0 && l.sent.n > 0 && l.sentBytes+size > p.maxBytes
+func (h *hand) full(p *pace, size int) bool {
+	return p.maxRecords > 0 && h.sent.n >= p.maxRecords ||
+		p.share > 0 && h.sent.n >= p.share ||
+		p.maxBytes > 0 && h.sent.n > 0 && h.bytes+size > p.maxBytes
 }
 
-func (l *ledger) mark(p *pace, s *slot, now time.Time) {
-	s.sent, s.due = true, time.Time{}
-	l.sentBytes += s.size
+func (h *hand) mark(p *pace, s *slot, now time.Time) {
+	s.holder, s.due = h, time.Time{}
+	h.bytes += s.size
 	if s.delivery.Timeout <= 0 || s.delivery.Timeout > longest {
-		l.untimed++
+		h.untimed++
 		return
 	}
-	if l.untimed == 0 {
-		s.due = now.Add(l.sentTime/time.Duration(p.concurrency) + s.delivery.Timeout + p.grace)
+	if h.untimed == 0 && !p.debugged {
+		s.due = now.Add(h.time/time.Duration(p.concurrency) + s.delivery.Timeout + p.grace)
 	}
-	l.sentTime += s.delivery.Timeout
+	h.time += s.delivery.Timeout
 }
 
-func (l *ledger) unmark(s *slot) {
-	s.sent, s.cancelled = false, false
-	l.sentBytes -= s.size
+func (h *hand) unmark(s *slot) {
+	s.holder, s.cancelled = nil, false
+	h.bytes -= s.size
 	if s.delivery.Timeout <= 0 || s.delivery.Timeout > longest {
-		l.untimed--
+		h.untimed--
 		return
 	}
-	l.sentTime -= s.delivery.Timeout
+	h.time -= s.delivery.Timeout
 }
 
 func (l *ledger) number(i uint32) uint64 {
 	return uint64(i) | uint64(l.slots[i].generation)<<slotBits
 }
 
-// find returns the slot of a delivery that the present process has, 0 if the
-// number names none.
-func (l *ledger) find(number uint64) uint32 {
+// find returns the slot of a delivery in a hand, 0 if the number names none.
+func (l *ledger) find(h *hand, number uint64) uint32 {
 	i := uint32(number & (1<<slotBits - 1))
-	if uint64(i) >= uint64(len(l.slots)) || !l.slots[i].sent || l.number(i) != number {
+	if uint64(i) >= uint64(len(l.slots)) || l.slots[i].holder != h || l.number(i) != number {
 		return 0
 	}
 	return i
@@ -182,8 +217,9 @@ func (l *ledger) find(number uint64) uint32 {
 
 // settle ends a sent delivery and returns its handle.
 func (l *ledger) settle(i uint32) uint64 {
-	l.unlink(&l.sent, i)
-	l.unmark(&l.slots[i])
+	h := l.slots[i].holder
+	l.unlink(&h.sent, i)
+	h.unmark(&l.slots[i])
 	return l.release(i)
 }
 
@@ -195,66 +231,94 @@ func (l *ledger) release(i uint32) uint64 {
 	return handle
 }
 
-// cancel takes out the deliveries among handles that wait and returns their
-// handles, and the numbers of those that the present process has.
-func (l *ledger) cancel(handles []uint64) (unsent, numbers []uint64) {
-	wanted := make(map[uint64]struct{}, len(handles))
-	for _, h := range handles {
-		wanted[h] = struct{}{}
-	}
-	for i := l.sent.first; i != 0; i = l.slots[i].next {
-		s := &l.slots[i]
-		if _, ok := wanted[s.delivery.Handle]; ok && !s.cancelled {
-			s.cancelled = true
-			numbers = append(numbers, l.number(i))
-		}
-	}
+// withdraw takes out the deliveries among handles that wait and returns their
+// handles.
+func (l *ledger) withdraw(handles map[uint64]struct{}) (unsent []uint64) {
 	for i := l.waiting.first; i != 0; {
 		next := l.slots[i].next
-		if _, ok := wanted[l.slots[i].delivery.Handle]; ok {
+		if _, ok := handles[l.slots[i].delivery.Handle]; ok {
 			l.unlink(&l.waiting, i)
 			unsent = append(unsent, l.release(i))
 		}
 		i = next
 	}
-	return unsent, numbers
+	return unsent
 }
 
-// lose puts what the process had back before what waits, since the process is
-// gone: the next one gets it in the order of before. It returns the handles of
-// the cancelled deliveries, which nobody is to get any more, and of the late
-// calls, which ended with their process.
-func (l *ledger) lose() (cancelled, ended []uint64) {
-	for i := l.sent.first; i != 0; {
+// cancel notes in a hand which calls among handles are to be cancelled.
+func (l *ledger) cancel(h *hand, handles map[uint64]struct{}) {
+	for i := h.sent.first; i != 0; i = l.slots[i].next {
+		s := &l.slots[i]
+		if _, ok := handles[s.delivery.Handle]; ok && !s.cancelled {
+			s.cancelled = true
+			h.cancels = append(h.cancels, l.number(i))
+		}
+	}
+}
+
+// lost is what a process had when it ended, by handle.
+type lost struct {
+	again     []uint64 // wait to be sent once more
+	cancelled []uint64 // nobody is to get them any more
+	ended     []uint64 // the late calls, which ended with it
+}
+
+// lose puts what is in a hand before what waits, since its process is gone: the
+// next one gets it in the order of before.
+func (l *ledger) lose(h *hand) (was lost) {
+	for i := h.sent.first; i != 0; {
 		next := l.slots[i].next
 		if l.slots[i].cancelled {
-			cancelled = append(cancelled, l.settle(i))
+			was.cancelled = append(was.cancelled, l.settle(i))
 		} else {
-			l.unmark(&l.slots[i])
+			h.unmark(&l.slots[i])
+			was.again = append(was.again, l.slots[i].delivery.Handle)
 		}
 		i = next
 	}
-	if l.sent.n > 0 {
-		l.slots[l.sent.last].next = l.waiting.first
+	if h.sent.n > 0 {
+		l.slots[h.sent.last].next = l.waiting.first
 		if l.waiting.first == 0 {
-			l.waiting.last = l.sent.last
+			l.waiting.last = h.sent.last
 		} else {
-			l.slots[l.waiting.first].prev = l.sent.last
+			l.slots[l.waiting.first].prev = h.sent.last
 		}
-		l.waiting.first = l.sent.first
-		l.waiting.n += l.sent.n
-		l.sent = list{}
+		l.waiting.first = h.sent.first
+		l.waiting.n += h.sent.n
+		h.sent = list{}
 	}
-	for number, handle := range l.late {
-		ended = append(ended, handle)
-		delete(l.late, number)
+	for _, d := range h.late {
+		was.ended = append(was.ended, d.handle)
 	}
-	return cancelled, ended
+	clear(h.late)
+	clear(h.runs)
+	return was
 }
 
-// overdue returns the first delivery that should have been answered by now.
-func (l *ledger) overdue(now time.Time) *plugin.Delivery {
-	for i := l.sent.first; i != 0; i = l.slots[i].next {
+// runsOn notes that an answered delivery is late, and tells how many calls are.
+func (h *hand) runsOn(number uint64, d lateDelivery) int {
+	h.late[number] = d
+	h.runs[d.call]++
+	return len(h.runs)
+}
+
+// runsNoMore takes out a late delivery whose call has ended.
+func (h *hand) runsNoMore(number uint64) (handle uint64, ok bool) {
+	d, ok := h.late[number]
+	if !ok {
+		return 0, false
+	}
+	delete(h.late, number)
+	if h.runs[d.call]--; h.runs[d.call] == 0 {
+		delete(h.runs, d.call)
+	}
+	return d.handle, true
+}
+
+// overdue returns the first delivery in a hand that should have been answered
+// by now.
+func (l *ledger) overdue(h *hand, now time.Time) *plugin.Delivery {
+	for i := h.sent.first; i != 0; i = l.slots[i].next {
 		if s := &l.slots[i]; !s.due.IsZero() && now.After(s.due) {
 			return &s.delivery
 		}

@@ -2,8 +2,10 @@ package host
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -12,7 +14,7 @@ func TestLines(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		writes []string
-		want   []string // with a + where the line was cut
+		want   []string // with the bytes that were cut off
 	}{
 		{"two at once", []string{"a\nb\n"}, []string{"a", "b"}},
 		{"in pieces", []string{"a", "b\nc", "\n"}, []string{"ab", "c"}},
@@ -20,14 +22,14 @@ func TestLines(t *testing.T) {
 		{"carriage return", []string{"a\r\nb\r", "\n"}, []string{"a", "b"}},
 		{"empty", []string{"\n\n"}, []string{"", ""}},
 		{"at the limit", []string{long + "\nb\n"}, []string{long, "b"}},
-		{"over the limit", []string{long + "yz\nb\n"}, []string{long + "+", "b"}},
-		{"over the limit in pieces", []string{long, "y", "z\nb\n"}, []string{long + "+", "b"}},
+		{"over the limit", []string{long + "yz\nb\n"}, []string{long + "+2", "b"}},
+		{"over the limit in pieces", []string{long, "y", "z\nb\n"}, []string{long + "+2", "b"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got []string
-			l := lines{emit: func(line []byte, cut bool) {
-				if cut {
-					line = append(bytes.Clone(line), '+')
+			l := lines{emit: func(line []byte, cut int) {
+				if cut > 0 {
+					line = fmt.Appendf(bytes.Clone(line), "+%d", cut)
 				}
 				got = append(got, string(line))
 			}}
@@ -44,7 +46,7 @@ func TestLines(t *testing.T) {
 
 func TestLinesKeepAtMostOneLine(t *testing.T) {
 	n := 0
-	l := lines{emit: func([]byte, bool) { n++ }}
+	l := lines{emit: func([]byte, int) { n++ }}
 	block := bytes.Repeat([]byte("x"), 1<<20)
 	for range 10 {
 		l.Write(block)
@@ -63,7 +65,7 @@ func FuzzOutput(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var log bytes.Buffer
-		o := newOutput(jsonLog(&log))
+		o := newOutput(jsonLog(&log), new(atomic.Uint64))
 		w := o.stream("stderr")
 		w.Write(b)
 		w.Close()

@@ -3,7 +3,11 @@ package host
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/kconsume/kconsume/plugin/internal/wire"
 )
@@ -71,11 +75,22 @@ func (p *process) receive(h *Host) {
 			err = errNoWord
 		}
 		if err != nil {
-			p.fail(fmt.Errorf("receive answers: %w", err))
+			p.fail(fmt.Errorf("receive answers: %w", badFrame(err)))
 			return
 		}
 		h.answered(p, &f)
 	}
+}
+
+// badFrame says what is wrong where it is the handler's frame.
+func badFrame(err error) error {
+	switch s, _ := status.FromError(err); {
+	case s.Code() == codes.ResourceExhausted:
+		return fmt.Errorf("it sent more than %d MiB at once, emit less for one record: %w", wire.MaxFrameBytes>>20, err)
+	case s.Code() == codes.Internal && strings.Contains(s.Message(), "unmarshal"):
+		return fmt.Errorf("it sent what is no frame, use a kconsume SDK: %w", err)
+	}
+	return err
 }
 
 // watch sends a beat each second and looks for answers that are overdue.
@@ -98,6 +113,7 @@ func (p *process) watch(h *Host) {
 		case missed >= missedBeats && !p.hello.BeatsMayWait && !p.silent.Load():
 			p.fail(fmt.Errorf("%w: %d heartbeats without an echo", errHung, missed))
 		}
+		p.beaten.Store(seq)
 		p.control.SendMsg(&wire.Beat{Seq: seq}) // listen gets the error
 	}
 }
@@ -113,7 +129,7 @@ func (p *process) listen() {
 			p.fail(fmt.Errorf("receive heartbeats: %w", err))
 			return
 		}
-		if b.Seq > p.echoed.Load() {
+		if b.Seq > p.echoed.Load() && b.Seq <= p.beaten.Load() {
 			p.echoed.Store(b.Seq)
 		}
 	}

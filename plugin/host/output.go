@@ -6,9 +6,12 @@ import (
 	"encoding/json"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+	"unicode"
 )
 
 const (
@@ -17,6 +20,8 @@ const (
 	// full pipe would stop the handler.
 	linesPerSecond = 200
 	linesAtOnce    = 1000
+	// wordsLimit is what is kept of a line for the explanation of an exit, in bytes.
+	wordsLimit = 300
 	// fieldLimit bounds the fields taken from one line of JSON.
 	fieldLimit = 32
 )
@@ -24,38 +29,43 @@ const (
 // output turns what a handler writes into log lines, and remembers what it
 // said last: that is the best explanation of an exit.
 type output struct {
-	log *slog.Logger
+	log      *slog.Logger
+	unlogged *atomic.Uint64 // bytes that were dropped, of all processes
 
 	mu      sync.Mutex
 	tokens  float64   // guarded by mu
 	filled  time.Time // guarded by mu
-	dropped int       // guarded by mu; lines since the last one that was logged
-	last    string    // guarded by mu; the last line of stderr that is not empty
-	fatal   string    // guarded by mu; the first line of a Go panic or fatal error
+	dropped int       // guarded by mu; lines since that was told last
+	told    time.Time // guarded by mu; when that was
+	last    []byte    // guarded by mu; the last line of stderr that is not empty
+	fatal   []byte    // guarded by mu; the first line of a Go panic or fatal error
 }
 
-func newOutput(log *slog.Logger) *output {
-	return &output{log: log, tokens: linesAtOnce, filled: time.Now()}
+func newOutput(log *slog.Logger, unlogged *atomic.Uint64) *output {
+	return &output{log: log, unlogged: unlogged, tokens: linesAtOnce, filled: time.Now()}
 }
 
 // stream returns the writer of one of the handler's streams, "stdout" or "stderr".
 func (o *output) stream(name string) *lines {
-	return &lines{emit: func(line []byte, cut bool) { o.line(name, line, cut) }}
+	return &lines{emit: func(line []byte, cut int) { o.line(name, line, cut) }}
 }
 
-func (o *output) line(stream string, line []byte, cut bool) {
+// line takes a line of a stream, which was cut by so many bytes.
+func (o *output) line(stream string, line []byte, cut int) {
+	o.unlogged.Add(uint64(cut))
 	if len(bytes.TrimSpace(line)) == 0 {
 		return
 	}
 	if stream == "stderr" {
-		o.remember(string(line))
+		o.remember(line)
 	}
 	if !o.allowed() {
+		o.unlogged.Add(uint64(len(line)))
 		return
 	}
 	level, msg, fields := parseLine(line)
 	attrs := []slog.Attr{slog.String("stream", stream)}
-	if cut {
+	if cut > 0 {
 		attrs = append(attrs, slog.Bool("cut", true))
 	}
 	if len(fields) > 0 {
@@ -64,23 +74,26 @@ func (o *output) line(stream string, line []byte, cut bool) {
 	o.log.LogAttrs(context.Background(), level, msg, attrs...)
 }
 
-func (o *output) remember(line string) {
+func (o *output) remember(line []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.last = line
-	if o.fatal == "" && (strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")) {
-		o.fatal = line
+	line = line[:min(wordsLimit, len(line))]
+	o.last = append(o.last[:0], line...)
+	if len(o.fatal) == 0 && (bytes.HasPrefix(line, []byte("panic: ")) || bytes.HasPrefix(line, []byte("fatal error: "))) {
+		o.fatal = append(o.fatal, line...)
 	}
 }
 
-// lastWords is the line of stderr that explains an exit best, "" if there was none.
+// lastWords is the line of stderr that explains an exit best, fit to be shown;
+// "" if there was none.
 func (o *output) lastWords() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.fatal != "" {
-		return clip(o.fatal, 300)
+	words := o.last
+	if len(o.fatal) > 0 {
+		words = o.fatal
 	}
-	return clip(o.last, 300)
+	return printable(strings.ReplaceAll(string(words), "\t", " "))
 }
 
 // allowed takes one token of the line budget.
@@ -95,7 +108,10 @@ func (o *output) allowed() bool {
 		return false
 	}
 	o.tokens--
-	o.tellDropped()
+	if now.Sub(o.told) >= time.Second {
+		o.told = now
+		o.tellDropped()
+	}
 	return true
 }
 
@@ -120,7 +136,7 @@ func parseLine(line []byte) (slog.Level, string, []slog.Attr) {
 	if level, msg, fields, ok := parseJSON(line); ok {
 		return level, msg, fields
 	}
-	return textLevel(line), valid(string(line)), nil
+	return textLevel(line), loggable(string(line)), nil
 }
 
 func parseJSON(line []byte) (level slog.Level, msg string, fields []slog.Attr, ok bool) {
@@ -142,7 +158,7 @@ func parseJSON(line []byte) (level slog.Level, msg string, fields []slog.Attr, o
 		for _, n := range names {
 			delete(object, n)
 		}
-		return levelOf(name), valid(text), attrs(object), true
+		return levelOf(name), loggable(text), attrs(object), true
 	}
 	return 0, "", nil, false
 }
@@ -151,9 +167,9 @@ func attrs(object map[string]any) []slog.Attr {
 	fields := make([]slog.Attr, 0, len(object))
 	for name, value := range object {
 		if s, ok := value.(string); ok {
-			value = valid(s)
+			value = loggable(s)
 		}
-		fields = append(fields, slog.Any(valid(name), value))
+		fields = append(fields, slog.Any(loggable(name), value))
 	}
 	slices.SortFunc(fields, func(a, b slog.Attr) int { return strings.Compare(a.Key, b.Key) })
 	return fields[:min(fieldLimit, len(fields))]
@@ -185,7 +201,33 @@ func textLevel(line []byte) slog.Level {
 	return slog.LevelInfo
 }
 
-func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+// printable is a text that can be shown on a terminal as it is, on one line: what
+// is not printable is escaped as Go does, what is no UTF-8 replaced.
+func printable(s string) string {
+	return escape(s, func(r rune) bool { return unicode.IsPrint(r) || r == '\t' })
+}
+
+// loggable keeps line ends, too: slog escapes them.
+func loggable(s string) string {
+	return escape(s, func(r rune) bool { return unicode.IsPrint(r) || r == '\t' || r == '\n' })
+}
+
+func escape(s string, keep func(rune) bool) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if strings.IndexFunc(s, func(r rune) bool { return !keep(r) }) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if keep(r) {
+			b.WriteRune(r)
+			continue
+		}
+		q := strconv.QuoteRune(r)
+		b.WriteString(q[1 : len(q)-1])
+	}
+	return b.String()
+}
 
 // clip cuts s to at most n bytes and lets go of the rest.
 func clip(s string, n int) string {

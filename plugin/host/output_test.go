@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,7 +32,7 @@ func TestOutputLevelAndFields(t *testing.T) {
 		{strings.Repeat("x", lineLimit+1), `"cut":true`},
 	} {
 		var b bytes.Buffer
-		o := newOutput(jsonLog(&b))
+		o := newOutput(jsonLog(&b), new(atomic.Uint64))
 		fmt.Fprintln(o.stream("stderr"), c.line)
 		if !strings.Contains(b.String(), c.want) || !jsonValid(b.String()) {
 			t.Errorf("%.60q was logged as %.300s, want %s", c.line, b.String(), c.want)
@@ -42,7 +43,7 @@ func TestOutputLevelAndFields(t *testing.T) {
 func TestOutputIsRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
-		o := newOutput(jsonLog(&b))
+		o := newOutput(jsonLog(&b), new(atomic.Uint64))
 		w := o.stream("stdout")
 		for range linesAtOnce + 500 {
 			fmt.Fprintln(w, "x")
@@ -67,6 +68,25 @@ func TestOutputIsRateLimited(t *testing.T) {
 	})
 }
 
+func TestOutputTellsOnceASecondWhatIsLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b bytes.Buffer
+		unlogged := new(atomic.Uint64)
+		o := newOutput(jsonLog(&b), unlogged)
+		w := o.stream("stdout")
+		const seconds = 20
+		for range seconds * 500 {
+			fmt.Fprintln(w, "x")
+			time.Sleep(2 * time.Millisecond)
+		}
+		o.Close()
+		told := strings.Count(b.String(), "lines were left out")
+		if logged := strings.Count(b.String(), `"msg":"x"`); told < 2 || told > seconds || logged+int(unlogged.Load()) != seconds*500 {
+			t.Errorf("told %d times in %d seconds, %d lines logged, %d bytes not", told, seconds, logged, unlogged.Load())
+		}
+	})
+}
+
 func TestLastWords(t *testing.T) {
 	for _, c := range []struct{ stderr, stdout, want string }{
 		{"a\nb\n\n  \n", "c\n", "b"},
@@ -75,7 +95,7 @@ func TestLastWords(t *testing.T) {
 		{"", "out\n", ""},
 		{strings.Repeat("z", 1000), "", strings.Repeat("z", 300)},
 	} {
-		o := newOutput(slog.New(slog.DiscardHandler))
+		o := newOutput(slog.New(slog.DiscardHandler), new(atomic.Uint64))
 		for name, text := range map[string]string{"stderr": c.stderr, "stdout": c.stdout} {
 			w := o.stream(name)
 			io.WriteString(w, text)

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +29,12 @@ var (
 	errNoWord = errors.New("it ended the stream without being asked to")
 )
 
+// Capabilities of a handler.
+const (
+	capDebug = "debug" // a person debugs it: it may stand still for as long as that takes
+	capBatch = "batch" // one call handles many deliveries
+)
+
 // lastFrames is how long answers of a dead process are still read: they are in
 // the socket already.
 const lastFrames = time.Second
@@ -40,10 +48,13 @@ type process struct {
 	client *goplugin.Client
 	conn   *grpc.ClientConn
 	hello  Hello
-	pace   pace
+	pace   pace // Host.mu guards its share
 	began  time.Time
 	// warnings say what is odd about its file.
 	warnings []string
+	byItself bool // its start failed since it exited
+	batches  bool // one call of it may handle many deliveries
+	file     fileState
 
 	deliver grpc.BidiStreamingClient[wire.HostFrame, wire.PluginFrame]
 	control grpc.BidiStreamingClient[wire.Beat, wire.Beat]
@@ -60,23 +71,34 @@ type process struct {
 	weary    chan struct{}
 	loops    sync.WaitGroup
 	received chan struct{} // closed at the end of the receiving loop
+	over     chan struct{} // closed when it has ended and what it had is taken back
 	wake     chan struct{} // holds one: there may be something to send
+	beaten   atomic.Uint64 // the last beat that was sent
 	echoed   atomic.Uint64 // the last beat that came back
 	draining atomic.Bool   // it is to end its streams
 	silent   atomic.Bool   // it ended its stream of beats, draining
 
-	cancels []uint64      // guarded by Host.mu; numbers of calls to cancel
+	number  int           // guarded by Host.mu; from 1, of all processes of the host
+	version int           // guarded by Host.mu; as Host.version when it was adopted
+	hand    *hand         // guarded by Host.mu; as all in it
 	stalled time.Duration // guarded by Host.mu; how long we, not it, stood still
+	round   int           // guarded by Host.mu; the last one in which it was nudged
 }
 
 // launch starts a process and waits for its Hello, no longer than StartTimeout.
-// The error is one line that says what is wrong with the file or the handler.
-func launch(ctx context.Context, cfg *Config) (*process, error) {
+// name, unless it is empty, is what it has to call itself. The error is one line that says what is wrong with the file or the handler.
+func launch(ctx context.Context, cfg *Config, name string) (*process, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, cfg.StartTimeout, errSlow)
 	defer cancel()
 	warnings, err := examine(cfg.Path, cfg.Trust)
 	if err != nil {
 		return nil, err
+	}
+	var certs *certificates
+	if cfg.TLS {
+		if certs, err = makeCertificates(); err != nil {
+			return nil, err
+		}
 	}
 	var pinned *os.File
 	if cfg.SHA256 != "" {
@@ -84,7 +106,9 @@ func launch(ctx context.Context, cfg *Config) (*process, error) {
 			return nil, err
 		}
 	}
-	p := newProcess(cfg, pinned)
+	file := stat(cfg.Path) // before it is run: what comes later is another one
+	p := newProcess(cfg, pinned, certs)
+	p.file = file
 	keep := context.AfterFunc(ctx, p.child.kill) // which unblocks all that follows
 	if err = p.connect(); err == nil {
 		err = p.open()
@@ -93,17 +117,22 @@ func launch(ctx context.Context, cfg *Config) (*process, error) {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
+		p.byItself = status.Code(err) == codes.Unavailable && p.child.gone(min(cfg.Grace, lastFrames))
 		p.close()
 		return nil, fmt.Errorf("start handler %s: %w", cfg.Path, p.explain(context.Cause(ctx), err))
+	}
+	if err := p.answersTo(name); err != nil {
+		p.dismiss()
+		return nil, err
 	}
 	p.warnings = warnings
 	return p, nil
 }
 
-func newProcess(cfg *Config, pinned *os.File) *process {
+func newProcess(cfg *Config, pinned *os.File, certs *certificates) *process {
 	p := &process{
-		cfg: cfg, child: newChild(cfg, pinned), began: time.Now(),
-		received: make(chan struct{}), wake: make(chan struct{}, 1), weary: make(chan struct{}),
+		cfg: cfg, child: newChild(cfg, pinned, certs), began: time.Now(), hand: newHand(),
+		received: make(chan struct{}), over: make(chan struct{}), wake: make(chan struct{}, 1), weary: make(chan struct{}),
 	}
 	p.calls, p.hangUp = context.WithCancel(context.Background())
 	p.broken, p.fail = context.WithCancelCause(context.Background())
@@ -119,6 +148,7 @@ func newProcess(cfg *Config, pinned *os.File) *process {
 			return p.child, nil
 		},
 		SkipHostEnv:      true,
+		TLSConfig:        certs.clientTLS(),
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: cfg.SocketDir},
 		StartTimeout:     cfg.StartTimeout + time.Minute, // never the one that counts: see launch
 		Logger:           hclog.NewNullLogger(),
@@ -177,7 +207,7 @@ func (p *process) open() (err error) {
 		return err
 	}
 	// The error of a send is only that the stream has ended: receiving tells why.
-	if err := p.deliver.SendMsg(&wire.HostFrame{Concurrency: uint32(p.cfg.Concurrency)}); err != nil && err != io.EOF {
+	if err := p.deliver.SendMsg(&wire.HostFrame{Concurrency: uint32(p.cfg.each())}); err != nil && err != io.EOF {
 		return err
 	}
 	var f wire.PluginFrame
@@ -191,18 +221,28 @@ func (p *process) open() (err error) {
 	if p.hello.Name == "" {
 		p.hello.Name = p.cfg.Name
 	}
-	p.pace = pace{concurrency: p.cfg.Concurrency, grace: p.cfg.Grace, maxRecords: p.hello.MaxRecords, maxBytes: p.hello.MaxBytes}
+	p.batches = slices.Contains(p.hello.Capabilities, capBatch)
+	p.pace = pace{concurrency: p.cfg.each(), grace: p.cfg.Grace, maxRecords: p.hello.MaxRecords, maxBytes: p.hello.MaxBytes, debugged: slices.Contains(p.hello.Capabilities, capDebug)}
 	return nil
 }
 
+// ending is how a process ended.
+type ending struct {
+	why    error
+	cause  Cause
+	killed bool // it did not end by itself
+	// recalled: it was told to end since too many of its calls are late.
+	recalled bool
+}
+
 // end makes sure that the process is gone, gently unless it hangs, and frees
-// all it had. It tells why the process ended, and whether it had to be killed.
-func (p *process) end() (why error, killed bool) {
+// all it had.
+func (p *process) end() ending {
 	cause := context.Cause(p.broken)
 	hung := errors.Is(cause, errHung)
 	// A crash breaks the streams a moment before the exit is known.
 	crashed := cause != nil && !hung && p.child.gone(min(p.cfg.Grace, time.Second))
-	killed = hung || !crashed && !p.leave()
+	killed := hung || !crashed && !p.leave()
 	p.child.kill()
 	<-p.child.exited
 	wait := time.NewTimer(lastFrames)
@@ -212,16 +252,41 @@ func (p *process) end() (why error, killed bool) {
 	}
 	wait.Stop()
 	p.close()
-	if cause == nil || crashed && !errors.Is(cause, errNoWord) {
-		return errors.New(p.child.exit()), killed
+	e := ending{why: errors.New(p.child.exit()), cause: p.child.cause(), killed: killed}
+	if words, ok := strings.CutPrefix(e.why.Error(), exitText(0)); ok && crashed && !p.draining.Load() {
+		e.why = errors.New(exitText(0) + " without being asked to" + words)
 	}
-	return fmt.Errorf("%w (%s)", cause, p.child.exit()), killed
+	switch {
+	case hung:
+		e.cause = CauseHang
+	case cause != nil && (!crashed || errors.Is(cause, errNoWord)):
+		e.cause = CauseProtocol
+	}
+	if cause != nil && (!crashed || errors.Is(cause, errNoWord)) {
+		e.why = fmt.Errorf("%w (%s)", cause, p.child.exit())
+	}
+	return e
 }
 
 // leave lets the process exit by itself and reports whether it did.
 func (p *process) leave() bool {
 	p.child.release()
 	return p.child.gone(p.cfg.Grace)
+}
+
+// answersTo refuses a process of another handler: its file stands in the wrong
+// place. An empty name is anybody's.
+func (p *process) answersTo(name string) error {
+	if name == "" || p.hello.Name == name {
+		return nil
+	}
+	return fmt.Errorf("start handler %s: it calls itself %q, not %q: it is another handler's file", p.cfg.Path, p.hello.Name, name)
+}
+
+// dismiss ends a process that was never used.
+func (p *process) dismiss() {
+	p.leave()
+	p.close()
 }
 
 // close frees everything; a process that still runs is killed.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +95,25 @@ func TestPinIsOfWhatIsExecuted(t *testing.T) {
 	cfg.SHA256 = strings.Repeat("0", 64)
 	_, err = Inspect(t.Context(), cfg)
 	wantError(t, err, []string{"not the pinned"})
+}
+
+func TestMemoryIsTakenFromTheHandlerFirst(t *testing.T) {
+	score := func(pid string) int {
+		b, err := os.ReadFile("/proc/" + pid + "/oom_score_adj")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	e := start(t, config(t, "serve"))
+	own := score("self")
+	if got, want := score(strconv.Itoa(e.Status().PID)), min(oomMost, own+oomMargin); got != want {
+		t.Errorf("score %d of the handler, %d our own, want %d", got, own, want)
+	}
 }
 
 func TestInspect(t *testing.T) {

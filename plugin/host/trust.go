@@ -65,6 +65,7 @@ func examine(path string, trust Trust) (warnings []string, err error) {
 	e := examination{uid: os.Geteuid(), trust: trust}
 	e.owner(real, info, true)
 	e.writable(real, info)
+	e.special(real, info)
 	e.link(abs, real)
 	for _, dir := range directories(abs, real) {
 		e.directory(dir)
@@ -138,6 +139,16 @@ func (e *examination) owner(path string, info fs.FileInfo, grave bool) {
 func (e *examination) writable(path string, info fs.FileInfo) {
 	if info.Mode().Perm()&0o022 != 0 {
 		e.report(false, "%s can be written to by others than its owner (mode %04o): chmod go-w %s", path, info.Mode().Perm(), path)
+	}
+}
+
+// special: what runs with rights of its own cannot be ended by us.
+func (e *examination) special(path string, info fs.FileInfo) {
+	if info.Mode()&fs.ModeSetuid != 0 {
+		e.report(true, "%s has the setuid bit: chmod u-s %s", path, path)
+	}
+	if info.Mode()&fs.ModeSetgid != 0 {
+		e.report(true, "%s has the setgid bit: chmod g-s %s", path, path)
 	}
 }
 

@@ -1,0 +1,6 @@
+//go:build race
+
+package host
+
+// raced: processes start many times slower.
+const raced = true
