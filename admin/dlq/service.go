@@ -2,8 +2,12 @@ package dlq
 
 import (
 	"context"
-	"io"
+	"crypto/rand"
+	"errors"
 	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/kconsume/kconsume/engine/topology"
 	"github.com/segmentio/kafka-go"
@@ -28,7 +32,13 @@ type Config struct {
 // concurrent use; they wait until the state has been read once, as long as
 // their context allows. Run must be running.
 type Service struct {
-	cfg Config
+	cfg    Config
+	me     string // this process: the daemon's name and a random part
+	queues []*queue
+	count  atomic.Int64
+
+	audits    sync.Mutex
+	lastAudit int64 // unix ms in the last audit entry's id
 }
 
 // New makes a service. It asks no broker for anything.
@@ -36,94 +46,98 @@ func New(c Config) *Service {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	return &Service{cfg: c}
+	s := &Service{cfg: c, me: c.Daemon + "#" + rand.Text()[:10]}
+	for _, l := range c.Lines {
+		s.queues = append(s.queues, newQueue(&c, l))
+	}
+	return s
 }
 
 // Run follows the state topics, works on jobs, takes over those that nobody
 // works on, and deletes what has expired, until ctx ends. Brokers that do not
-// answer are waited for. It returns when all that it began has ended.
+// answer are waited for. It returns when all that it began has ended: a job's
+// records that are claimed are sent before, the others later or elsewhere.
 func (s *Service) Run(ctx context.Context) error {
-	<-ctx.Done()
+	follow, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var followers, workers sync.WaitGroup
+	for _, q := range s.queues {
+		followers.Go(func() { q.log.Run(follow) })
+		workers.Go(func() { q.scan(ctx) })
+		workers.Go(func() { s.supervise(ctx, q) })
+		workers.Go(func() { s.clean(ctx, q) })
+	}
+	workers.Wait()
+	stop() // what the workers wrote last was read back
+	followers.Wait()
 	return nil
 }
+
+// number numbers this process' entries.
+func (s *Service) number() int64 { return s.count.Add(1) }
 
 // Topics are the DLQs, in the order of the lines.
 func (s *Service) Topics() []string {
 	var names []string
-	for i := range s.cfg.Lines {
-		names = append(names, s.cfg.Lines[i].DLQ)
+	for _, q := range s.queues {
+		names = append(names, q.topic)
 	}
 	return names
 }
 
-var errSkeleton = &Error{Kind: KindUnavailable, Text: "not built yet: come back later"}
+func (s *Service) queueOf(topic string) (*queue, error) {
+	for _, q := range s.queues {
+		if q.topic == topic {
+			return q, nil
+		}
+	}
+	return nil, refuse(KindNotFound, "%.300q is no DLQ of group %s: see the list of DLQs", topic, s.cfg.Group)
+}
 
-// Summaries are all DLQs in short.
-func (s *Service) Summaries(ctx context.Context) ([]Summary, error) { return nil, errSkeleton }
+// queuesOf is one DLQ, or all for "".
+func (s *Service) queuesOf(topic string) ([]*queue, error) {
+	if topic == "" {
+		return s.queues, nil
+	}
+	q, err := s.queueOf(topic)
+	return []*queue{q}, err
+}
+
+// Summaries are all DLQs in short. One that cannot be read says so in its scan's
+// note; there is an error only if none can be.
+func (s *Service) Summaries(ctx context.Context) ([]Summary, error) {
+	out := make([]Summary, len(s.queues))
+	errs := make([]error, len(s.queues))
+	var all sync.WaitGroup
+	for i, q := range s.queues {
+		all.Go(func() { out[i], errs[i] = q.summary(ctx) })
+	}
+	all.Wait()
+	for i, err := range errs {
+		if err != nil {
+			out[i].Scan.Note = err.Error()
+		}
+	}
+	if !slices.Contains(errs, nil) {
+		return nil, errors.Join(errs[:min(len(errs), 1)]...)
+	}
+	return out, nil
+}
 
 // Groups are a DLQ's dead letters by what they failed with.
 func (s *Service) Groups(ctx context.Context, topic string, f Filter) (GroupPage, error) {
-	return GroupPage{}, errSkeleton
+	q, err := s.queueOf(topic)
+	if err != nil {
+		return GroupPage{}, err
+	}
+	return q.groups(ctx, f)
 }
 
 // Messages is a page of a DLQ's dead letters.
-func (s *Service) Messages(ctx context.Context, topic string, q Query) (MessagePage, error) {
-	return MessagePage{}, errSkeleton
-}
-
-// Message is one dead letter and its timeline. An expired one is gone.
-func (s *Service) Message(ctx context.Context, topic string, r Ref, payload bool) (Detail, error) {
-	return Detail{}, errSkeleton
-}
-
-// Plan says what an action would do, and does nothing.
-func (s *Service) Plan(ctx context.Context, topic string, r PlanRequest, a Actor) (Plan, error) {
-	return Plan{}, errSkeleton
-}
-
-// PlanOf is a plan that was made before; it is gone after an hour.
-func (s *Service) PlanOf(ctx context.Context, digest string) (Plan, error) {
-	return Plan{}, errSkeleton
-}
-
-// Apply begins what a plan says, and returns its job at once. With the key of
-// an earlier call it is that call's job; without one a plan can be applied once.
-func (s *Service) Apply(ctx context.Context, digest, idempotencyKey string, a Actor) (Job, error) {
-	return Job{}, errSkeleton
-}
-
-// Replay sends the oldest new dead letters again, by partition and offset, and
-// returns when that is done: how many were sent, by which job. The job goes on
-// when ctx ends. limit is 1 to MaxReplay.
-func (s *Service) Replay(ctx context.Context, topic string, limit int, idempotencyKey string, a Actor) (int, Job, error) {
-	return 0, Job{}, errSkeleton
-}
-
-// Act resolves, discards or restores one dead letter and returns it as it is then.
-func (s *Service) Act(ctx context.Context, topic string, r Ref, action Action, reason string, a Actor) (Message, error) {
-	return Message{}, errSkeleton
-}
-
-// Jobs is a page of jobs.
-func (s *Service) Jobs(ctx context.Context, q JobQuery) (JobPage, error) {
-	return JobPage{}, errSkeleton
-}
-
-// Job is one job.
-func (s *Service) Job(ctx context.Context, id string) (Job, error) { return Job{}, errSkeleton }
-
-// Cancel ends a job: nothing more is sent; its Note says what was.
-func (s *Service) Cancel(ctx context.Context, id, reason string, a Actor) (Job, error) {
-	return Job{}, errSkeleton
-}
-
-// Audit is a page of who did what and why.
-func (s *Service) Audit(ctx context.Context, q AuditQuery) (AuditPage, error) {
-	return AuditPage{}, errSkeleton
-}
-
-// Export writes dead letters by partition and offset, a line of JSON each, with
-// "about" what the API shows of them, and returns how many.
-func (s *Service) Export(ctx context.Context, topic string, sel Selection, w io.Writer) (int, error) {
-	return 0, errSkeleton
+func (s *Service) Messages(ctx context.Context, topic string, query Query) (MessagePage, error) {
+	q, err := s.queueOf(topic)
+	if err != nil {
+		return MessagePage{}, err
+	}
+	return q.messages(ctx, query)
 }

@@ -174,16 +174,22 @@ func (l *Log) layout(ctx context.Context) (topics.Layout, error) {
 // end is the offset behind the last entry that is written.
 func (l *Log) end(ctx context.Context) (int64, error) {
 	res, err := l.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{l.Topic: {kafka.LastOffsetOf(0)}}})
-	if err != nil {
+	var parts []kafka.PartitionOffsets
+	if err == nil {
+		parts = res.Topics[l.Topic]
+	}
+	if len(parts) == 1 {
+		err = parts[0].Error
+	}
+	switch {
+	case errors.Is(err, kafka.UnknownTopicOrPartition):
+		return 0, fmt.Errorf("ask for the end of %s: %w", l.Topic, ErrMissing)
+	case err != nil:
 		return 0, fmt.Errorf("ask for the end of %s: %w", l.Topic, err)
+	case len(parts) != 1:
+		return 0, fmt.Errorf("ask for the end of %s: no broker says", l.Topic)
 	}
-	for _, p := range res.Topics[l.Topic] {
-		if p.Error != nil {
-			return 0, fmt.Errorf("ask for the end of %s: %w", l.Topic, p.Error)
-		}
-		return p.LastOffset, nil
-	}
-	return 0, fmt.Errorf("ask for the end of %s: no broker says", l.Topic)
+	return parts[0].LastOffset, nil
 }
 
 func (l *Log) fetch(ctx context.Context, leader int32, at int64, most int32) (fetch.Part, error) {

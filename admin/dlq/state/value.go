@@ -92,6 +92,7 @@ type Rec struct {
 	Status Status `json:"status"`
 	At     int64  `json:"at"`               // unix ms, by the writer's clock
 	Life   string `json:"topic,omitempty"`  // of the DLQ, see Life
+	Group  string `json:"group,omitempty"`  // whose record it is
 	Came   int64  `json:"came,omitempty"`   // unix ms: when the dead letter came
 	Print  string `json:"print,omitempty"`  // its fingerprint
 	Daemon string `json:"daemon,omitempty"` // that wrote this
@@ -137,17 +138,17 @@ type Plan struct {
 
 // Job is an entry about a job.
 type Job struct {
-	V       int             `json:"v"`
-	After   int64           `json:"after"`
-	Group   string          `json:"group"`
-	Digest  string          `json:"digest"`
-	Runner  string          `json:"runner"` // the process that works on it, "" = nobody
-	Writer  string          `json:"writer"` // the process that wrote this entry
-	Lease   int64           `json:"lease"`  // ms that it stays the runner's without a renewal
-	Ended   bool            `json:"ended,omitempty"`
-	Cancel  *Cancel         `json:"cancel,omitempty"` // somebody asked for it
-	Body    json.RawMessage `json:"body"`             // as it is shown
-	Skipped []Skipped       `json:"skipped,omitempty"`
+	V      int             `json:"v"`
+	After  int64           `json:"after"`
+	Group  string          `json:"group"`
+	Digest string          `json:"digest"`
+	Runner string          `json:"runner"` // the process that works on it, "" = nobody
+	Writer string          `json:"writer"` // the process that wrote this entry
+	Seq    int64           `json:"seq"`    // the writer's own number of it
+	Lease  int64           `json:"lease"`  // ms that it stays the runner's without a renewal
+	Ended  bool            `json:"ended,omitempty"`
+	Cancel *Cancel         `json:"cancel,omitempty"` // somebody asked for it
+	Body   json.RawMessage `json:"body"`             // as it is shown
 }
 
 // Cancel is a wish to end a job.
@@ -155,12 +156,6 @@ type Cancel struct {
 	By     string `json:"by"`
 	Reason string `json:"reason"`
 	At     int64  `json:"at"`
-}
-
-// Skipped is why records of a job were left out.
-type Skipped struct {
-	Why     string `json:"why"`
-	Records int    `json:"records"`
 }
 
 // Entry is a record of the log.
