@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -17,6 +18,8 @@ type command struct {
 	required []string          // settings that must have a value
 	defaults map[string]string // of settings for which this command has others than the table
 	hidden   bool              // from people: kconsume itself runs it
+	args     []string          // what its arguments are called, in order; those in brackets may be left out
+	forms    []string          // of -o, beside the table's
 	// tolerant commands are told what is wrong with the settings and go on.
 	tolerant bool
 	action   func(context.Context, *invocation) error
@@ -27,7 +30,9 @@ type command struct {
 type invocation struct {
 	*system
 	opts     *option.Set
-	problems []error // what is wrong with the settings, for tolerant commands
+	reread   func() (*option.Set, []error) // the settings as they are now
+	args     []string                      // the arguments of a command that takes some
+	problems []error                       // what is wrong with the settings, for tolerant commands
 }
 
 // options are the command's settings.
@@ -36,6 +41,9 @@ func (c command) options() []option.Option {
 	for i := range options {
 		if d, ok := c.defaults[options[i].Name]; ok {
 			options[i].Default = d
+		}
+		if options[i].Name == "output" {
+			options[i].Choices = append(options[i].Choices, c.forms...)
 		}
 	}
 	return options
@@ -50,6 +58,10 @@ func commands() []command {
 		{name: "config", usage: "show settings", sub: []command{configShowCommand()}},
 		{name: "topics", usage: "plan and create the topics beside the main ones", sub: []command{topicsPlanCommand(), topicsApplyCommand()}},
 		{name: "retries", usage: "show what waits for a retry, and take over a renamed group's records", sub: []command{retriesListCommand(), retriesAdoptCommand()}},
+		dlqCommand(),
+		jobsCommand(),
+		consoleCommand(),
+		pluginCommand(),
 		statusCommand(),
 		versionCommand(),
 	}
@@ -91,7 +103,7 @@ func build(s *system, g given, parent string, cs []command) []*cli.Command {
 			cc.Action = group(path, c.sub)
 		} else {
 			cc.HideHelpCommand = true
-			cc.ArgsUsage = " " // none
+			cc.ArgsUsage = cmp.Or(strings.Join(c.args, " "), " ") // none
 			cc.Flags = flagsOf(c.options(), g)
 			cc.Action = func(ctx *cli.Context) error { return c.call(ctx, s, g, path) }
 		}
@@ -126,14 +138,12 @@ func group(path string, cs []command) cli.ActionFunc {
 
 // call resolves the settings and runs the command.
 func (c command) call(ctx *cli.Context, s *system, g given, path string) error {
-	// The library takes everything from the first argument on for arguments,
-	// flags too: going on would ignore them.
-	switch ctx.Args().First() {
-	case "true", "false":
-		return fail(exitUsage, "stray argument %q: %s: a switch takes its value with =, as in --create-topics=false", ctx.Args().First(), path)
+	args, err := c.arguments(ctx, path)
+	if errors.Is(err, errHelp) {
+		return nil
 	}
-	if ctx.Args().Present() {
-		return fail(exitUsage, "stray argument %q: %s: it takes none, and flags after it would be ignored: remove it", ctx.Args().First(), path)
+	if err != nil {
+		return err
 	}
 	if names := g.misplaced(c.use); len(names) > 0 {
 		return fail(exitUsage, "flag %s has no function here: %s: remove it", strings.Join(names, ", "), path)
@@ -148,7 +158,8 @@ func (c command) call(ctx *cli.Context, s *system, g given, path string) error {
 			return errors.Join(errs...)
 		}
 	}
-	return c.action(ctx.Context, &invocation{system: s, opts: opts, problems: errs})
+	reread := func() (*option.Set, []error) { return resolve(s, g, c.options()) }
+	return c.action(ctx.Context, &invocation{system: s, opts: opts, reread: reread, args: args, problems: errs})
 }
 
 // resolve reads a command's settings from the command line, the environment

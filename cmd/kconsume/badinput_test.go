@@ -71,7 +71,9 @@ func TestBadInput(t *testing.T) {
 		{"no broker", plan(), nil, 69, []string{"connection refused: check --brokers"}},
 		{"no daemon of a group", []string{"status", "--group", "nobody/../x"}, nil, 69, []string{`no daemon of group "nobody/../x"`}},
 		{"no socket", []string{"status", "--admin", "unix:/nope.sock"}, nil, 69, []string{"no socket: /nope.sock: "}},
-		{"admin over TCP", run("--admin", "tcp:127.0.0.1:1"), nil, 78, []string{"--admin: write unix:PATH"}},
+		{"admin over TCP without anybody to let in", run("--admin", "tcp:127.0.0.1:1"), nil, 78, []string{"--admin tcp:127.0.0.1:1: nobody could be told apart: give --admin-tokens FILE"}},
+		{"admin beyond this host without TLS", run("--admin", "tcp:0.0.0.0:1", "--admin-client-ca", "x"), nil, 78, []string{"--admin-tls-cert"}},
+		{"admin nowhere", run("--admin", "tcp:1"), nil, 78, []string{"--admin: write unix:PATH or tcp:HOST:PORT"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			sh := &shell{append(s.env, c.env...), s.dir}

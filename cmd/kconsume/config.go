@@ -84,7 +84,7 @@ func handlerConfig(in *invocation, socketDir string, logger *slog.Logger) (host.
 	return host.Config{
 		Path: path, Trust: trust, SHA256: s.Text("handler-sha256"),
 		Args: s.List("handler-arg"), Env: handlerEnv(in, logger),
-		Concurrency: s.Int("concurrency"), SocketDir: socketDir, Logger: logger,
+		Concurrency: s.Int("concurrency"), Procs: s.Int("handler-procs"), TLS: s.Bool("handler-tls"), SocketDir: socketDir, Logger: logger,
 	}, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/kconsume/kconsume/admin/console"
 	"github.com/kconsume/kconsume/cmd/kconsume/internal/option"
 )
 
@@ -98,4 +99,21 @@ func (o orderedObject) MarshalJSON() ([]byte, error) {
 		b = append(append(append(b, name...), ':'), value...)
 	}
 	return append(b, '}'), nil
+}
+
+// settingsShown are the settings as the console shows them. None is a secret:
+// secrets are in files.
+func settingsShown(in *invocation) (out []console.Setting) {
+	for _, s := range in.opts.Settings() {
+		value := shown(s.Value)
+		if env, ok := s.Value.([]string); ok && s.Name == "handler-env" {
+			names := make([]string, len(env))
+			for i := range env {
+				names[i], _, _ = strings.Cut(env[i], "=") // what it is set to may be a secret
+			}
+			value = shown(names)
+		}
+		out = append(out, console.Setting{Name: s.Name, Value: value, Origin: strings.TrimSpace(string(s.Origin.Source) + " " + s.Origin.At)})
+	}
+	return out
 }

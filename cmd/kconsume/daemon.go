@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/kconsume/kconsume/admin/console"
 	"github.com/kconsume/kconsume/engine"
 	"github.com/kconsume/kconsume/plugin/host"
 )
@@ -22,6 +23,7 @@ type daemon struct {
 	started  time.Time
 	engine   *engine.Engine
 	host     *host.Host
+	settings []console.Setting
 }
 
 // daemonStatus is GET /v1/status: the engine's own status and what is around it.
@@ -46,6 +48,15 @@ type handlerStatus struct {
 	Waiting  int       `json:"waiting"`   // deliveries not yet sent to it
 	InFlight int       `json:"in_flight"` // deliveries it has not answered
 	Late     int       `json:"late"`      // calls that run on past their deadline
+}
+
+// handlerVersion is name@version of the handler that runs now.
+func (d *daemon) handlerVersion() string {
+	s := d.host.Status()
+	if s.Name == "" {
+		return ""
+	}
+	return s.Name + "@" + s.Version
 }
 
 func (d *daemon) status(ctx context.Context) (any, error) {

@@ -70,18 +70,35 @@ func runDev(ctx context.Context, in *invocation) error {
 			return err
 		}
 	}
+	hc.Watch = true
 	hc.SocketDir = filepath.Join(admin.RuntimeDir(in.getenv), "h"+strconv.Itoa(os.Getpid()))
 	defer os.RemoveAll(hc.SocketDir)
 	registry := newRegistry()
 	ec.Logger, ec.Registerer = logger, registry
 	err = dev.Run(ctx, dev.Config{
 		Engine: ec, Host: hc, Out: in.stdout, Getenv: in.getenv,
-		Beside: func(e *engine.Engine, h *host.Host) (metrics string) {
-			ends.serve(&daemon{version: readBuild().Version, started: time.Now(), engine: e, host: h}, registry, logger)
-			if address := ends.metricsAddress(); address != "" {
-				metrics = "http://" + address + "/metrics"
+		Beside: func(e *engine.Engine, h *host.Host, broker string) (dev.Around, error) {
+			d := &daemon{version: readBuild().Version, started: time.Now(), engine: e, host: h, settings: settingsShown(in)}
+			c := ec
+			c.Brokers = []string{broker}
+			o, err := operate(c, "", d.handlerVersion, logger)
+			if err != nil {
+				return dev.Around{}, err
 			}
-			return metrics
+			if err := ends.serve(d, o, registry, logger); err != nil {
+				o.close()
+				return dev.Around{}, err
+			}
+			g, err := openGateway(ends.admin.Path(), "127.0.0.1:0")
+			if err != nil {
+				o.close()
+				return dev.Around{}, err
+			}
+			around := dev.Around{Console: g.link(), End: func() { g.close(); o.close() }}
+			if address := ends.metricsAddress(); address != "" {
+				around.Metrics = "http://" + address + "/metrics"
+			}
+			return around, nil
 		},
 	})
 	if errors.Is(err, syscall.EPIPE) {

@@ -25,8 +25,8 @@ func settings(t *testing.T, vars map[string]string) *option.Set {
 func TestEverySettingReachesTheEngine(t *testing.T) {
 	base := engineConfig(settings(t, nil))
 	elsewhere := map[string]bool{ // read by the process itself
-		"config": true, "log-level": true, "log-format": true, "metrics": true, "admin": true, "state-dir": true,
-		"handler": true, "handler-dir": true, "handler-sha256": true, "handler-arg": true, "handler-env": true,
+		"config": true, "log-level": true, "log-format": true, "metrics": true, "admin": true, "admin-tokens": true, "admin-users": true, "admin-tls-cert": true, "admin-tls-key": true, "admin-client-ca": true, "state-dir": true,
+		"handler": true, "handler-dir": true, "handler-sha256": true, "handler-arg": true, "handler-procs": true, "handler-tls": true, "handler-env": true,
 	}
 	other := map[option.Kind]string{
 		option.Text: "x", option.List: "x:1", option.Duration: "77s", option.Durations: "77s", option.Number: "77", option.Size: "77MiB", option.Start: "2024-01-02T03:04:05Z",

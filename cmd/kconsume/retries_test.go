@@ -82,7 +82,10 @@ func TestRetriesListAndAdopt(t *testing.T) {
 }
 
 func TestPlanNamesLeftovers(t *testing.T) {
-	_, brokers := newBroker(t, kfake.SeedTopics(1, "t", "t.retry.5s", "t.retry.30s", "t.retry.2m", "t.retry.60s", "t.replay", "t.dlq"))
+	c, brokers := newBroker(t, kfake.SeedTopics(1, "t", "t.retry.5s", "t.retry.30s", "t.retry.2m", "t.retry.60s", "t.replay", "t.dlq"))
+	if err := c.CreateTopic("t.dlq.state", 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
+		t.Fatal(err)
+	}
 	wait(t, brokers, "t.retry.30s", "g", 4)
 	wait(t, brokers, "t.retry.2m", "other", 1)
 	wait(t, brokers, "t.retry.60s", "g", 1) // not a name of ours

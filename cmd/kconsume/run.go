@@ -19,8 +19,10 @@ import (
 	"time"
 
 	"github.com/kconsume/kconsume/admin"
+	"github.com/kconsume/kconsume/admin/console"
 	"github.com/kconsume/kconsume/cmd/kconsume/internal/option"
 	"github.com/kconsume/kconsume/engine"
+	"github.com/kconsume/kconsume/metrics"
 	"github.com/kconsume/kconsume/plugin/host"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -60,6 +62,10 @@ func run(ctx context.Context, in *invocation) error {
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(signals)
 
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+
 	ends, err := listen(in)
 	if err != nil {
 		return err
@@ -74,10 +80,12 @@ func run(ctx context.Context, in *invocation) error {
 	if err != nil {
 		return err
 	}
+	hc.Watch = true
 	h, err := startHandler(ctx, hc, signals)
 	if h == nil {
 		return err
 	}
+	defer upgradeOn(hangups, h, in, logger)()
 	c := engineConfig(in.opts)
 	registry := newRegistry()
 	c.Deliverer, c.Logger, c.Registerer = h, logger, registry
@@ -88,8 +96,15 @@ func run(ctx context.Context, in *invocation) error {
 	if err != nil {
 		return errors.Join(err, stopHandler(h))
 	}
-	d := &daemon{instance: admin.Instance(in.getenv), version: readBuild().Version, started: time.Now(), engine: e, host: h}
-	ends.serve(d, registry, logger)
+	d := &daemon{instance: admin.Instance(in.getenv), version: readBuild().Version, started: time.Now(), engine: e, host: h, settings: settingsShown(in)}
+	o, err := operate(c, d.instance, d.handlerVersion, logger)
+	if err != nil {
+		return errors.Join(err, stopHandler(h))
+	}
+	defer o.close()
+	if err := ends.serve(d, o, registry, logger); err != nil {
+		return errors.Join(err, stopHandler(h))
+	}
 	logger.Info("started", "version", d.version, "group", c.Group, "topics", c.Topics, "handler", hc.Path,
 		"handler_version", h.Status().Version, "admin", "unix:"+ends.admin.Path(), "metrics", ends.metricsAddress())
 	err = supervise(ctx, e, signals, logger)
@@ -168,6 +183,9 @@ func limitMemory(in *invocation) {
 // endpoints are what the process listens on.
 type endpoints struct {
 	admin   *admin.Listener
+	access  *admin.Access
+	tcp     admin.TCP
+	remote  net.Listener // the admin API over TCP, nil = off
 	metrics net.Listener // nil = off
 	serving sync.WaitGroup
 	stop    context.CancelFunc // nil until they are served
@@ -177,6 +195,9 @@ type endpoints struct {
 // is taken ends the start at once.
 func listen(in *invocation) (*endpoints, error) {
 	e := &endpoints{}
+	if err := e.listenRemote(in); err != nil {
+		return nil, err
+	}
 	if address := in.opts.Text("metrics"); address != "" {
 		l, err := net.Listen("tcp", address)
 		if err != nil {
@@ -184,15 +205,48 @@ func listen(in *invocation) (*endpoints, error) {
 		}
 		e.metrics = admin.Limit(l, maxScrapes)
 	}
-	l, err := admin.Listen(strings.TrimPrefix(in.opts.Text("admin"), "unix:"))
+	path, socket := strings.CutPrefix(in.opts.Text("admin"), "unix:")
+	if !socket {
+		path = option.DefaultSocket(in.opts.Text("group"))
+	}
+	l, err := admin.Listen(path)
 	if err != nil {
-		if e.metrics != nil {
-			err = errors.Join(err, e.metrics.Close())
+		for _, other := range []net.Listener{e.metrics, e.remote} {
+			if other != nil {
+				err = errors.Join(err, other.Close())
+			}
 		}
 		return nil, configLines(err)
 	}
 	e.admin = l
 	return e, nil
+}
+
+// listenRemote reads who is let in, and opens the admin API's TCP address, if
+// there is one.
+func (e *endpoints) listenRemote(in *invocation) (err error) {
+	e.access = &admin.Access{OperatorGroup: admin.DefaultOperatorGroup}
+	if path := in.opts.Text("admin-users"); path != "" {
+		if e.access.Users, err = admin.ReadUsers(path); err != nil {
+			return fail(exitConfig, "%w", err)
+		}
+	}
+	if path := in.opts.Text("admin-tokens"); path != "" {
+		if e.access.Tokens, err = admin.ReadTokens(path); err != nil {
+			return fail(exitConfig, "%w", err)
+		}
+	}
+	address, ok := strings.CutPrefix(in.opts.Text("admin"), "tcp:")
+	if !ok {
+		return nil
+	}
+	e.tcp = admin.TCP{
+		Address: address, CertFile: in.opts.Text("admin-tls-cert"), KeyFile: in.opts.Text("admin-tls-key"), ClientCA: in.opts.Text("admin-client-ca"),
+	}
+	if e.remote, err = admin.ListenTCP(e.tcp, e.access); err != nil {
+		return fail(exitConfig, "%w", err)
+	}
+	return nil
 }
 
 // handlerDir is where the handler's socket goes: a short name that follows from
@@ -224,7 +278,17 @@ func cause(err error) string {
 	return err.Error()
 }
 
-func (e *endpoints) serve(d *daemon, registry *prometheus.Registry, logger *slog.Logger) {
+func (e *endpoints) serve(d *daemon, o *operations, registry *prometheus.Registry, logger *slog.Logger) error {
+	pages, err := console.New(console.Config{
+		DLQ: o.service, Status: d.status, Settings: func() []console.Setting { return d.settings },
+		ActorOf: admin.ActorOf, Includes: admin.Includes, Logger: logger,
+	})
+	if err != nil {
+		return err
+	}
+	api := admin.New(admin.Config{
+		Status: d.status, DLQ: o.service, Access: e.access, TCP: e.tcp, Console: pages, Metrics: metrics.NewAdmin(registry), Logger: logger,
+	})
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	serve := func(l net.Listener, h http.Handler) {
@@ -234,15 +298,19 @@ func (e *endpoints) serve(d *daemon, registry *prometheus.Registry, logger *slog
 			}
 		})
 	}
-	serve(e.admin, admin.New(admin.Config{Status: d.status, Logger: logger}))
+	serve(e.admin, api)
+	if e.remote != nil {
+		serve(e.remote, api)
+	}
 	if e.metrics == nil {
-		return
+		return nil
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry, MaxRequestsInFlight: 8}))
 	mux.Handle("GET /livez", health(d.alive))
 	mux.Handle("GET /readyz", health(d.ready))
 	serve(e.metrics, mux)
+	return nil
 }
 
 // close stops serving, waits for it, and gives the addresses back.
@@ -254,7 +322,9 @@ func (e *endpoints) close(logger *slog.Logger) {
 	if err := e.admin.Close(); err != nil {
 		logger.Warn("the admin socket is left", "error", err)
 	}
-	if e.metrics != nil {
-		_ = e.metrics.Close() // the server has closed it already
+	for _, l := range []net.Listener{e.metrics, e.remote} {
+		if l != nil {
+			_ = l.Close() // the server has closed it already
+		}
 	}
 }

@@ -37,8 +37,8 @@ func status(ctx context.Context, in *invocation) error {
 
 // findSocket says which daemon is meant.
 func findSocket(in *invocation) (string, error) {
-	if in.opts.Given("admin") {
-		return strings.TrimPrefix(in.opts.Text("admin"), "unix:"), nil
+	if path, ok := strings.CutPrefix(in.opts.Text("admin"), "unix:"); ok && in.opts.Given("admin") {
+		return path, nil
 	}
 	group := in.opts.Text("group")
 	found := admin.FindSockets(group, in.getenv)

@@ -31,7 +31,7 @@ func TestPlanAndApply(t *testing.T) {
 	if want := []string{"orders.confirmed", "orders.confirmed.retry.1m", "orders.confirmed.replay", "orders.confirmed.dlq"}; !slices.Equal(topicNames(p), want) {
 		t.Errorf("names %v, want %v", topicNames(p), want)
 	}
-	if len(p.Changes) != 3 || len(p.Problems) != 0 || p.Changes[0].Partitions != 4 {
+	if len(p.Changes) != 4 || len(p.Problems) != 0 || p.Changes[0].Partitions != 4 {
 		t.Errorf("%+v", p)
 	}
 	for range 2 {
@@ -68,11 +68,11 @@ func TestValidate(t *testing.T) {
 	_, brokers := newBroker(t, kfake.SeedTopics(2, "t"))
 	s := newShell(t, "KCONSUME_BROKERS="+brokers, "KCONSUME_GROUP=g", "KCONSUME_TOPIC=t", "KCONSUME_RETRY=5s")
 	r := s.run(t, append([]string{"validate"}, probe(t)...)...)
-	if r.code != 0 || r.stdout != "run will create topic t.retry.5s\nrun will create topic t.replay\nrun will create topic t.dlq\nok\n" || r.stderr != "" {
+	if r.code != 0 || r.stdout != "run will create topic t.retry.5s\nrun will create topic t.replay\nrun will create topic t.dlq\nrun will create topic t.dlq.state\nok\n" || r.stderr != "" {
 		t.Errorf("%+v", r)
 	}
 	r = s.run(t, append([]string{"validate", "--create-topics=false"}, probe(t)...)...)
-	if r.code != 78 || strings.Count(r.stderr, "\n") != 3 || strings.Contains(r.stdout, "ok") || !strings.Contains(r.stderr, "kconsume topics apply") {
+	if r.code != 78 || strings.Count(r.stderr, "\n") != 4 || strings.Contains(r.stdout, "ok") || !strings.Contains(r.stderr, "kconsume topics apply") {
 		t.Errorf("%+v", r)
 	}
 }

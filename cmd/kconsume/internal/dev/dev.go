@@ -28,9 +28,8 @@ type Config struct {
 	// executable, started again with HandlerCommand.
 	Host host.Config // SocketDir a temporary one
 	// Beside starts what looks at the engine from outside, before the header is
-	// shown, and returns the metrics' URL for it, "" = off. nil = nothing. It is
-	// the caller's to end, once Run has returned.
-	Beside func(*engine.Engine, *host.Host) (metrics string)
+	// shown. nil = nothing.
+	Beside func(e *engine.Engine, h *host.Host, broker string) (Around, error)
 	// Interval is the time between two samples.
 	Interval time.Duration // 400ms
 	Out      io.Writer     // os.Stdout
@@ -99,6 +98,13 @@ func Run(ctx context.Context, config Config) error {
 	return errors.Join(err, d.close())
 }
 
+// Around is what runs beside the engine.
+type Around struct {
+	Metrics string // URL, "" = off
+	Console string // URL, "" = off
+	End     func() // ends it, while the broker still runs
+}
+
 // dev is one run. Its fields are set by start and not changed after it.
 type dev struct {
 	config     Config
@@ -111,7 +117,7 @@ type dev struct {
 	feeder  *feeder // nil: the author's topic, where they send records themselves
 	host    *host.Host
 	engine  *engine.Engine
-	metrics string                        // URL, "" = off
+	around  Around
 	closers []func(context.Context) error // in the order of the starts
 }
 
@@ -173,7 +179,10 @@ func (d *dev) makeEngine(context.Context) (err error) {
 		return err
 	}
 	if d.config.Beside != nil {
-		d.metrics = d.config.Beside(d.engine, d.host)
+		if d.around, err = d.config.Beside(d.engine, d.host, d.broker.address); err != nil {
+			return err
+		}
+		d.onClose(func(context.Context) error { d.around.End(); return nil })
 	}
 	return nil
 }
@@ -251,7 +260,7 @@ func (d *dev) label(p place) string {
 }
 
 func (d *dev) intro() intro {
-	i := intro{broker: d.broker.address, topics: d.config.Engine.Topics, metrics: d.metrics, samples: d.feeder != nil}
+	i := intro{broker: d.broker.address, topics: d.config.Engine.Topics, metrics: d.around.Metrics, console: d.around.Console, samples: d.feeder != nil}
 	if d.ownHandler {
 		i.handler = or(d.config.Host.Name, filepath.Base(d.config.Host.Path))
 	}

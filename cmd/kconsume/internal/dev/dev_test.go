@@ -100,9 +100,9 @@ func startDev(t *testing.T, c Config) *running {
 	r := &running{out: newTranscript(), ended: make(chan struct{}), stop: stop, metrics: prometheus.NewRegistry()}
 	c.Engine.Registerer = r.metrics
 	c.Out = r.out
-	c.Beside = func(_ *engine.Engine, h *host.Host) string {
+	c.Beside = func(_ *engine.Engine, h *host.Host, _ string) (Around, error) {
 		r.pid = h.Status().PID
-		return "http://metrics.example/"
+		return Around{Metrics: "http://metrics.example/", End: func() {}}, nil
 	}
 	go func() {
 		defer close(r.ended)
@@ -262,9 +262,9 @@ func TestRunRefusesWhatCannotBe(t *testing.T) {
 // A part that fails ends all the others.
 func TestRunEndsWithItsOutput(t *testing.T) {
 	var pid int
-	err := Run(t.Context(), Config{Out: brokenPipe{}, Beside: func(_ *engine.Engine, h *host.Host) string {
+	err := Run(t.Context(), Config{Out: brokenPipe{}, Beside: func(_ *engine.Engine, h *host.Host, _ string) (Around, error) {
 		pid = h.Status().PID
-		return ""
+		return Around{End: func() {}}, nil
 	}})
 	if !errors.Is(err, errBroken) {
 		t.Errorf("Run: %v, want %v", err, errBroken)

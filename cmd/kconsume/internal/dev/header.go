@@ -13,6 +13,7 @@ type intro struct {
 	tiers   []string // the stages' names, in order
 	dlqs    []string
 	metrics string // URL, "" = off
+	console string // URL, "" = off
 	samples bool   // orders are being fed to topics[0]
 	handler string // "" = the built-in one
 }
@@ -30,6 +31,9 @@ func (i intro) header(l layout) string {
 	row("broker", fmt.Sprintf("%s, topic %s with %d partitions", i.broker, strings.Join(i.topics, ", "), partitions))
 	if i.metrics != "" {
 		row("metrics", i.metrics)
+	}
+	if i.console != "" {
+		command("console", i.console)
 	}
 	command("look", fmt.Sprintf(`kcat -b %s -C -e -t %s -f '%%h\n%%s\n\n'`, i.broker, i.dlqs[0]))
 	command("send", fmt.Sprintf("echo oops | kcat -b %s -P -t %s -k you", i.broker, i.topics[0]))

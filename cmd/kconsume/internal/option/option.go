@@ -28,16 +28,30 @@ func (k Kind) list() bool { return k == List || k == Lines || k == Durations }
 
 // Use says which commands a setting has a function in. The file and the
 // environment may hold them all, whichever command reads them.
-type Use uint8
+type Use uint32
 
 const (
 	Run    Use = 1 << iota // run, dev, validate, config show
 	Topics                 // topics plan and apply
 	Status
-	Print   // what prints a table or JSON
-	Show    // config show alone
-	Retries // retries list and adopt
-	Adopt   // retries adopt alone
+	Print     // what prints a table or JSON
+	Show      // config show alone
+	Retries   // retries list and adopt
+	Adopt     // retries adopt alone
+	Handlers  // plugin list, inspect and test
+	Launch    // plugin inspect and test
+	Listing   // plugin list alone
+	Trial     // plugin test alone
+	New       // plugin new alone
+	Letters   // dlq and jobs
+	Selecting // what chooses dead letters
+	Filtering // what chooses groups of them
+	Paging    // what lists
+	Earlier   // dlq list alone
+	Acting    // what wants a reason
+	Planning  // what plans before it does something to them
+	Replaying // dlq replay alone
+	Listening // console alone
 )
 
 // Option is one setting.
@@ -59,7 +73,7 @@ type Option struct {
 	Check func(string) string
 	// CheckAll says what is wrong with a list as a whole, and what to do about it.
 	CheckAll func([]string) (wrong, todo string)
-	Use   Use
+	Use      Use
 	// Global allows the flag before the command too.
 	Global bool
 	// NotInFile is for what the file cannot say.

@@ -169,7 +169,7 @@ func TestBadValuesNameTheirPlace(t *testing.T) {
 		{"emit", "=drop", []string{`"=drop"`, "TOPIC=drop"}},
 		{"oversize", "drop", []string{"stop, pointer"}},
 		{"metrics", "9464", []string{"host:port"}},
-		{"admin", "tcp:127.0.0.1:1", []string{"unix:PATH"}},
+		{"admin", "tcp:127.0.0.1", []string{"unix:PATH", "tcp:HOST:PORT"}},
 		{"admin", "/run/x.sock", []string{"unix:PATH"}},
 		{"log-level", "loud", []string{"debug, info, warn, error"}},
 	} {

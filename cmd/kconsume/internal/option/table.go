@@ -3,6 +3,7 @@ package option
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,30 +16,30 @@ import (
 
 // Table is every setting, in the order of help.
 func Table() []Option {
-	return slices.Concat(general(), handler(), retries(), delivery(), cluster(), service())
+	return slices.Concat(general(), handler(), retries(), delivery(), cluster(), service(), plugins(), letters())
 }
 
 func general() []Option {
 	return []Option{
-		{Name: "config", Arg: "FILE", Use: Run | Topics | Status | Retries, Global: true, NotInFile: true,
+		{Name: "config", Arg: "FILE", Use: Run | Topics | Status | Retries | Handlers, Global: true, NotInFile: true,
 			Help: "YAML file with the same names as the flags"},
-		{Name: "log-level", Kind: Choice, Arg: "LEVEL", Default: "info", Choices: []string{"debug", "info", "warn", "error"}, Use: Run | Topics | Retries, Global: true,
+		{Name: "log-level", Kind: Choice, Arg: "LEVEL", Default: "info", Choices: []string{"debug", "info", "warn", "error"}, Use: Run | Topics | Retries | Launch, Global: true,
 			Help: "least level that is logged"},
-		{Name: "log-format", Kind: Choice, Arg: "FORMAT", Default: "text", Choices: []string{"text", "json"}, Use: Run | Topics | Retries, Global: true,
+		{Name: "log-format", Kind: Choice, Arg: "FORMAT", Default: "text", Choices: []string{"text", "json"}, Use: Run | Topics | Retries | Launch, Global: true,
 			Help: "form of the log on stderr"},
-		{Name: "output", Alias: "o", Kind: Choice, Arg: "FORMAT", Default: "table", Choices: []string{"table", "json"}, Use: Topics | Status | Print | Retries, Global: true, NotInFile: true,
+		{Name: "output", Alias: "o", Kind: Choice, Arg: "FORMAT", Default: "table", Choices: []string{"table", "json"}, Use: Topics | Status | Print | Retries | Letters, Global: true, NotInFile: true,
 			Help: "form of what is printed"},
 		{Name: "origin", Kind: Bool, Default: "false", Use: Show, NotInFile: true,
 			Help: "show where each setting comes from"},
 		{Name: "from", Arg: "GROUP", Use: Adopt, NotInFile: true,
 			Help: "group whose waiting records are taken over"},
-		{Name: "apply", Kind: Bool, Default: "false", Use: Adopt, NotInFile: true,
-			Help: "do it; without it the records are only counted"},
+		{Name: "apply", Kind: Bool, Default: "false", Use: Adopt | Planning, NotInFile: true,
+			Help: "do it; without it nothing is written: what would be done is shown"},
 		{Name: "brokers", Kind: List, Arg: "HOST:PORT,...", Use: Run | Topics | Retries, Check: checkHostPort,
 			Help: "brokers to ask first; commas separate, repeatable"},
-		{Name: "group", Arg: "NAME", Use: Run | Topics | Status | Retries,
+		{Name: "group", Arg: "NAME", Use: Run | Topics | Status | Retries | Trial,
 			Help: "consumer group"},
-		{Name: "topic", Kind: List, Arg: "NAME,...", Use: Run | Topics | Retries,
+		{Name: "topic", Kind: List, Arg: "NAME,...", Use: Run | Topics | Retries | Trial,
 			Help: "main topic; commas separate, repeatable"},
 		{Name: "client-id", Arg: "ID", Use: Run | Topics | Retries, Computed: clientID,
 			Help: "name of this client on every connection (default: kconsume-GROUP)"},
@@ -47,35 +48,39 @@ func general() []Option {
 
 func handler() []Option {
 	return []Option{
-		{Name: "handler", Arg: "NAME|PATH", Use: Run,
+		{Name: "handler", Arg: "NAME|PATH", Use: Run | Trial,
 			Help: "handler: looked up as kconsume-handler-NAME, or a path with a slash in it"},
-		{Name: "handler-dir", Kind: Lines, Arg: "DIR", Use: Run,
+		{Name: "handler-dir", Kind: Lines, Arg: "DIR", Use: Run | Handlers,
 			Default: "/usr/local/libexec/kconsume/handlers\n/usr/libexec/kconsume/handlers",
 			Help:    "where handlers are looked up, in order; repeatable, in the environment one per line"},
-		{Name: "handler-sha256", Arg: "HEX", Use: Run, Check: checkSHA256,
+		{Name: "handler-sha256", Arg: "HEX", Use: Run | Launch, Check: checkSHA256,
 			Help: "digest that the handler's file must have"},
-		{Name: "handler-arg", Kind: Lines, Arg: "ARG", Use: Run,
+		{Name: "handler-arg", Kind: Lines, Arg: "ARG", Use: Run | Launch,
 			Help: "argument of the handler, commas and all; repeatable, in the environment one per line"},
-		{Name: "handler-env", Kind: Lines, Arg: "NAME[=VALUE]", Use: Run, Check: checkEnv,
+		{Name: "handler-env", Kind: Lines, Arg: "NAME[=VALUE]", Use: Run | Launch, Check: checkEnv,
 			Help: "variable that the handler is given, commas and all; repeatable, in the environment one per line"},
-		{Name: "handler-timeout", Kind: Duration, Arg: "DURATION", Default: "30s", Use: Run,
+		{Name: "handler-timeout", Kind: Duration, Arg: "DURATION", Default: "30s", Use: Run | Trial,
 			Help: "deadline of one delivery"},
+		{Name: "handler-tls", Kind: Bool, Default: "false", Use: Run,
+			Help: "TLS on the handler's socket, with certificates made for each start; without it the socket's private directory guards it"},
+		{Name: "handler-procs", Kind: Number, Arg: "N", Default: "1", Use: Run,
+			Help: "processes of the handler, for a language with one thread; they share --concurrency"},
 	}
 }
 
 func retries() []Option {
 	return []Option{
-		{Name: "retry", Kind: Durations, Arg: "DELAY,...", Default: "5s,30s", Use: Run | Topics | Retries,
+		{Name: "retry", Kind: Durations, Arg: "DELAY,...", Default: "5s,30s", Use: Run | Topics | Retries | Trial,
 			Help: "delays of the retry tiers: the failed delivery n goes to tier n; empty = no retries. A shorter tier may follow a longer one. A tier is named by its delay in the largest whole unit: 60s, 1m and 60000ms are all 1m"},
-		{Name: "max-attempts", Kind: Number, Arg: "N", Use: Run, Computed: func(s *Set) any { return len(s.Durations("retry")) + 1 },
+		{Name: "max-attempts", Kind: Number, Arg: "N", Use: Run | Trial, Computed: func(s *Set) any { return len(s.Durations("retry")) + 1 },
 			Help: "deliveries of a record, the first one counted (default: tiers + 1); with more the last tier repeats"},
-		{Name: "retry-topic", Arg: "TEMPLATE", Default: topology.DefaultRetryTopic, Use: Run | Topics | Retries,
+		{Name: "retry-topic", Arg: "TEMPLATE", Default: topology.DefaultRetryTopic, Use: Run | Topics | Retries | Trial,
 			Help: "names of the retry topics, of {topic}, {delay} and {group}"},
-		{Name: "dlq-topic", Arg: "TEMPLATE", Default: topology.DefaultDLQTopic, Use: Run | Topics | Retries,
+		{Name: "dlq-topic", Arg: "TEMPLATE", Default: topology.DefaultDLQTopic, Use: Run | Topics | Retries | Trial,
 			Help: "names of the dead letter topics, of {topic} and {group}"},
-		{Name: "retry-after-max", Kind: Duration, Arg: "DURATION", Use: Run, Computed: longestTier,
+		{Name: "retry-after-max", Kind: Duration, Arg: "DURATION", Use: Run | Trial, Computed: longestTier,
 			Help: "what a handler's retry-after is cut to (default: the longest tier)"},
-		{Name: "unknown-errors", Kind: Choice, Arg: "CLASS", Default: "permanent", Choices: []string{"permanent", "transient"}, Use: Run,
+		{Name: "unknown-errors", Kind: Choice, Arg: "CLASS", Default: "permanent", Choices: []string{"permanent", "transient"}, Use: Run | Trial,
 			Help: "what an error is that no rule knows"},
 		{Name: "create-topics", Kind: Bool, Default: "true", Use: Run,
 			Help: "create retry, replay and dead letter topics that are missing; never the main topic"},
@@ -85,7 +90,7 @@ func retries() []Option {
 			Help: "a record too large for a retry or dead letter topic: stop = its partition waits until the topic takes it, pointer = a small record that names it is dead-lettered in its place"},
 		{Name: "headers", Kind: List, Arg: "DIALECT,...", Default: "kconsume", Use: Run, Check: checkDialect,
 			Help: "headers of dead letters: kconsume's own are always there; spring and kip1191 add those that other tools read"},
-		{Name: "emit", Kind: Lines, Arg: "TOPIC=POLICY", Use: Run, Check: checkEmit, CheckAll: checkEmits,
+		{Name: "emit", Kind: Lines, Arg: "TOPIC=POLICY", Use: Run | Trial, Check: checkEmit, CheckAll: checkEmits,
 			Help: "topic that the handler may emit to, and what becomes of a record that cannot be sent: outbox = its source record is not done before it is, buffer = it waits in memory (a quarter of max-buffer), drop = one try; losses are counted. Repeatable, in the environment one per line"},
 	}
 }
@@ -94,7 +99,7 @@ func delivery() []Option {
 	return []Option{
 		{Name: "order", Kind: Choice, Arg: "ORDER", Default: "key", Choices: []string{"key", "partition", "none"}, Use: Run,
 			Help: "what is handled one at a time"},
-		{Name: "concurrency", Kind: Number, Arg: "N", Default: "64", Use: Run,
+		{Name: "concurrency", Kind: Number, Arg: "N", Default: "64", Use: Run | Trial,
 			Help: "handler calls that run at once"},
 		{Name: "max-buffer", Kind: Size, Arg: "SIZE", Default: "32MiB", Use: Run,
 			Help: "bytes that are fetched and not settled"},
@@ -140,9 +145,105 @@ func service() []Option {
 			Help: "address of /metrics, /livez and /readyz; empty = off"},
 		{Name: "state-dir", Arg: "DIR", Use: Run,
 			Help: "where it remembers what it had in hand when it died (default: $STATE_DIRECTORY, /var/lib/kconsume for root, else kconsume in $XDG_STATE_HOME or ~/.local/state)"},
-		{Name: "admin", Arg: "unix:PATH", Use: Run | Status, Computed: adminSocket, Check: checkAdmin,
-			Help: "address of the admin API (default: a socket in the runtime directory, named after the group)"},
+		{Name: "admin", Arg: "unix:PATH|tcp:HOST:PORT", Use: Run | Status, Computed: adminSocket, Check: checkAdmin,
+			Help: "address of the admin API and the console (default: a socket in the runtime directory, named after the group); a TCP address is served beside that socket"},
+		{Name: "admin-tokens", Arg: "FILE", Use: Run,
+			Help: "tokens that are let in over TCP: a line ROLE NAME TOKEN for each; roles are viewer, reader, operator and admin"},
+		{Name: "admin-users", Arg: "FILE", Use: Run,
+			Help: "roles of users of this host and of client certificates: a line ROLE user:NAME, ROLE uid:NUMBER or ROLE cert:COMMON-NAME for each"},
+		{Name: "admin-tls-cert", Arg: "FILE", Use: Run,
+			Help: "certificate of the admin API over TCP; read again for each connection"},
+		{Name: "admin-tls-key", Arg: "FILE", Use: Run,
+			Help: "its key"},
+		{Name: "admin-client-ca", Arg: "FILE", Use: Run,
+			Help: "CA of client certificates that are let in over TCP"},
 	}
+}
+
+func plugins() []Option {
+	return []Option{
+		{Name: "inspect", Kind: Bool, Default: "false", Use: Listing, NotInFile: true,
+			Help: "start each handler that may be run, to ask it for its version"},
+		{Name: "input", Arg: "FILE", Use: Trial, NotInFile: true,
+			Help: "records, one line of JSON each, as dlq export writes them"},
+		{Name: "expect", Arg: "FILE", Use: Trial, NotInFile: true,
+			Help: "what is to become of them, one line of JSON each, as -o jsonl prints it; only the fields that it names are compared"},
+		{Name: "update", Kind: Bool, Default: "false", Use: Trial, NotInFile: true,
+			Help: "write what became of them to the file of --expect"},
+		{Name: "until-settled", Kind: Bool, Default: "false", Use: Trial, NotInFile: true,
+			Help: "deliver what is to be retried again at once, with the next attempt's number, until it is done or a dead letter"},
+		{Name: "lang", Kind: Choice, Arg: "LANGUAGE", Choices: []string{"go", "python", "node", "java"}, Use: New, NotInFile: true,
+			Help: "language of the handler"},
+		{Name: "dir", Arg: "DIR", Use: New, NotInFile: true,
+			Help: "where the project is made (default: NAME, here)"},
+		{Name: "sdk", Arg: "DIR", Use: New, NotInFile: true,
+			Help: "take the SDK from this directory, a checkout or an installed one, not from the language's registry"},
+	}
+}
+
+func letters() []Option {
+	statuses := []string{"new", "claimed", "replayed", "succeeded", "failed_again", "resolved", "discarded", "uncertain"}
+	return []Option{
+		{Name: "status", Kind: List, Arg: "STATUS,...", Use: Selecting | Filtering, NotInFile: true, Check: oneOf(statuses),
+			Help: "only those in this status: " + strings.Join(statuses, ", ")},
+		{Name: "fingerprint", Arg: "HEX", Use: Selecting, NotInFile: true,
+			Help: "only those that failed alike, as dlq groups shows it"},
+		{Name: "class", Arg: "CLASS", Use: Selecting, NotInFile: true,
+			Help: "only those of this class: transient, permanent, poison, timeout, panic, handler_crash, oversize"},
+		{Name: "failed-by", Arg: "NAME[@VERSION]", Use: Selecting, NotInFile: true,
+			Help: "only those that failed in this handler"},
+		{Name: "key", Arg: "KEY", Empty: true, Use: Selecting, NotInFile: true,
+			Help: "only those with this key"},
+		{Name: "since", Arg: "TIME", Use: Selecting, NotInFile: true, Check: checkTime,
+			Help: "only those that came at this time (RFC 3339) or after"},
+		{Name: "until", Arg: "TIME", Use: Selecting, NotInFile: true, Check: checkTime,
+			Help: "only those that came before this time (RFC 3339)"},
+		{Name: "limit", Kind: Number, Arg: "N", Default: "50", Use: Paging, NotInFile: true,
+			Help: "at most as many; of what is sent, closed or exported there is no limit unless it is given"},
+		{Name: "all", Kind: Bool, Default: "false", Use: Earlier, NotInFile: true,
+			Help: "also what is known of earlier topics of this name"},
+		{Name: "reason", Arg: "TEXT", Use: Acting, NotInFile: true,
+			Help: "why; it stands in the audit"},
+		{Name: "detach", Kind: Bool, Default: "false", Use: Planning, NotInFile: true,
+			Help: "print the job and do not wait for its end"},
+		{Name: "idempotency-key", Arg: "KEY", Use: Planning, NotInFile: true,
+			Help: "the same key again is the same job"},
+		{Name: "target", Kind: Choice, Arg: "WHERE", Default: "replay", Choices: []string{"replay", "source"}, Use: Replaying, NotInFile: true,
+			Help: "replay = the replay topic, which this group alone reads; source = the main topic, which every group reads"},
+		{Name: "rate", Kind: Number, Arg: "N", Default: "100", Use: Replaying, NotInFile: true,
+			Help: "records a second"},
+		{Name: "canary", Kind: Bool, Default: "false", Use: Replaying, NotInFile: true,
+			Help: "send one first, and the rest if that is handled"},
+		{Name: "force", Kind: Bool, Default: "false", Use: Replaying, NotInFile: true,
+			Help: "also what was sent again too often; needs the role admin and a reason"},
+		{Name: "listen", Arg: "HOST:PORT", Default: "127.0.0.1:0", Use: Listening, NotInFile: true, Check: checkLoopback,
+			Help: "address on this host; port 0 is any that is free"},
+	}
+}
+
+// oneOf checks that a value is one of some.
+func oneOf(all []string) func(string) string {
+	return func(v string) string {
+		if slices.Contains(all, v) {
+			return ""
+		}
+		return "write one of " + strings.Join(all, ", ")
+	}
+}
+
+func checkTime(v string) string {
+	if _, err := time.Parse(time.RFC3339, v); err != nil {
+		return "write a time such as 2006-01-02T15:04:05Z"
+	}
+	return ""
+}
+
+func checkLoopback(v string) string {
+	host, _, err := net.SplitHostPort(v)
+	if a, perr := netip.ParseAddr(host); err != nil || perr != nil || !a.IsLoopback() {
+		return "write an address of this host alone, such as 127.0.0.1:8080"
+	}
+	return ""
 }
 
 func clientID(s *Set) any {
@@ -164,7 +265,12 @@ func adminSocket(s *Set) any {
 	if s.Text("group") == "" {
 		return ""
 	}
-	return "unix:" + filepath.Join(admin.RuntimeDir(os.Getenv), admin.SocketName(s.Text("group"), admin.Instance(os.Getenv)))
+	return "unix:" + DefaultSocket(s.Text("group"))
+}
+
+// DefaultSocket is the path of a group's admin socket where none is named.
+func DefaultSocket(group string) string {
+	return filepath.Join(admin.RuntimeDir(os.Getenv), admin.SocketName(group, admin.Instance(os.Getenv)))
 }
 
 func checkHostPort(v string) string {
@@ -175,10 +281,13 @@ func checkHostPort(v string) string {
 }
 
 func checkAdmin(v string) string {
-	if path, ok := strings.CutPrefix(v, "unix:"); !ok || path == "" {
-		return "write unix:PATH"
+	if path, ok := strings.CutPrefix(v, "unix:"); ok && path != "" {
+		return ""
 	}
-	return ""
+	if address, ok := strings.CutPrefix(v, "tcp:"); ok && checkHostPort(address) == "" {
+		return ""
+	}
+	return "write unix:PATH or tcp:HOST:PORT"
 }
 
 func checkSHA256(v string) string {

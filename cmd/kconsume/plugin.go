@@ -1,0 +1,59 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/kconsume/kconsume/admin"
+)
+
+func pluginCommand() command {
+	return command{name: "plugin", usage: "look at handlers, try them out, begin a new one", sub: []command{
+		pluginListCommand(), pluginInspectCommand(), pluginTestCommand(), pluginNewCommand(),
+	}}
+}
+
+// socketDir is where the socket of a handler goes that this command starts; it
+// is to be removed. Its path is short, as that of a socket has to be.
+func (in *invocation) socketDir(pid int) string {
+	return filepath.Join(admin.RuntimeDir(in.getenv), "h"+strconv.Itoa(pid))
+}
+
+// printJSONLines prints each value on a line of its own.
+func printJSONLines[T any](w io.Writer, values []T) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	for _, v := range values {
+		if err := e.Encode(v); err != nil {
+			return fmt.Errorf("print: %w", err)
+		}
+	}
+	return nil
+}
+
+// printable is a text of a handler's as a terminal may be sent it: one line,
+// without what moves the cursor or colours the rest.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t' || r == '\r':
+			return ' '
+		case !unicode.IsPrint(r):
+			return unicode.ReplacementChar
+		}
+		return r
+	}, strings.ToValidUTF8(s, string(unicode.ReplacementChar)))
+}
+
+// clip is a text of at most n characters.
+func clip(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return s
+}
