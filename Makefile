@@ -33,6 +33,7 @@ check: need lint ## install what the tests need, then lint and run all tests, as
 build: ## build kconsume and the example handlers into build/
 	$(build) -o build/kconsume ./cmd/kconsume
 	$(build) -o build/handlers/kconsume-handler-orders ./plugins/examples/orders
+	$(build) -o build/handlers/kconsume-handler-postgres ./plugins/examples/postgres
 
 .PHONY: test
 test: ## run the tests that need nothing but Go
@@ -89,8 +90,9 @@ generate: ## generate the code of the handler protocol
 	go -C tools run ./genproto ../plugin/proto .. github.com/kconsume/kconsume handler.proto
 
 .PHONY: need
-need: # what the tests need beside Go: a C compiler for the race detector, Java and Maven for Kafka, kcat
-	@tools/need.sh gcc=build-essential java=default-jre-headless mvn=maven kcat=kcat
+need: # what the tests need beside Go: a C compiler for the race detector, Java and Maven for Kafka, kcat, the languages of handlers, a database, a browser
+	@tools/need.sh gcc=build-essential javac=default-jdk-headless mvn=maven kcat=kcat python3=python3 node=nodejs npm=npm \
+	  pg_ctlcluster=postgresql chromium=chromium
 
 .PHONY: clean
 clean: ## delete what was built
