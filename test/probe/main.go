@@ -28,13 +28,16 @@ import (
 
 var errDown = errors.New("the gateway is down")
 
+// version is what the probe says it is; the linker sets another one.
+var version = "1"
+
 func main() {
 	log, err := os.OpenFile(os.Getenv("PROBE_LOG"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "probe: PROBE_LOG:", err)
 		os.Exit(1)
 	}
-	plugin.Serve(plugin.Config{Name: "probe", Version: "1"}, plugin.HandlerFunc(func(_ context.Context, m *plugin.Message) error {
+	plugin.Serve(plugin.Config{Name: "probe", Version: version}, plugin.HandlerFunc(func(_ context.Context, m *plugin.Message) error {
 		word, _, _ := bytes.Cut(m.Value, []byte("\n"))
 		note := func(what string) {
 			// One write a line: appends do not mix.
