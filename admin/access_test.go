@@ -235,7 +235,7 @@ func TestStrangersOverTCP(t *testing.T) {
 		{"export", "GET", "/v1/dlq/t.dlq/export", "", viewerToken, nil, 403},
 		{"another site's form", "POST", "/v1/dlq/t.dlq/replay", "", operatorToken, map[string]string{"Sec-Fetch-Site": "cross-site"}, 403},
 		{"another origin", "POST", "/v1/dlq/t.dlq/replay", "", operatorToken, map[string]string{"Origin": "http://evil.com"}, 403},
-		{"no DLQ is read", "GET", "/v1/dlq", "", viewerToken, nil, 503},
+		{"no DLQ of ours", "GET", "/v1/dlq/t.dlq/groups", "", viewerToken, nil, 404},
 		{"limit 0", "POST", "/v1/dlq/t.dlq/replay?limit=0", "", operatorToken, nil, 400},
 		{"limit -1", "POST", "/v1/dlq/t.dlq/replay?limit=-1", "", operatorToken, nil, 400},
 		{"limit 101", "POST", "/v1/dlq/t.dlq/replay?limit=101", "", operatorToken, nil, 400},

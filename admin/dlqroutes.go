@@ -77,7 +77,7 @@ func (a *api) summaries(w http.ResponseWriter, r *http.Request) {
 	all, err := a.cfg.DLQ.Summaries(r.Context())
 	a.answer(w, http.StatusOK, struct {
 		DLQs []dlq.Summary `json:"dlqs"`
-	}{all}, err)
+	}{append([]dlq.Summary{}, all...)}, err)
 }
 
 func (a *api) groups(w http.ResponseWriter, r *http.Request) {
