@@ -71,8 +71,24 @@ func (o *laidOut) apply(l *loop) {
 	case grown:
 		l.gen.rejoin("a topic has more partitions than before")
 	case reshaped:
-		l.gen.rejoin("a topic was made anew with other partitions")
+		l.reshaped = true
 	}
+}
+
+// planReshape has the group assign anew where a topic was made anew with other
+// partitions, once what is ours of it is committed: a commit of the old topic may
+// stand in the new one, which another owner would begin at (I3).
+func (l *loop) planReshape() {
+	if !l.reshaped || !l.running() {
+		return
+	}
+	for p := range l.owned {
+		if p.anew || p.committed < 0 {
+			return
+		}
+	}
+	l.reshaped = false
+	l.gen.rejoin("a topic was made anew with other partitions")
 }
 
 // covered is how many partitions of a main topic can be read: those that every

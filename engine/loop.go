@@ -64,6 +64,7 @@ type loop struct {
 
 	leaders  map[int32]*leader
 	layout   layout
+	reshaped bool                // a topic was made anew with other partitions: the group has to assign anew
 	ids      map[string]identity // of topics, as last seen
 	watch    watch
 	layoutAt time.Time // of the last request
@@ -197,6 +198,7 @@ func (l *loop) step(now time.Time) time.Duration {
 	}
 	wake.add(l.planFetches(now))
 	wake.add(l.planCommit(now))
+	l.planReshape()
 	wake.add(l.stepEnding(now))
 	wake.add(l.stepDrain(now))
 	wake.add(l.planLayout(now))

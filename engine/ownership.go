@@ -10,7 +10,7 @@ type started struct{ gen *generation }
 
 func (s *started) apply(l *loop) {
 	before := l.lastGen
-	l.gen, l.lastGen, l.ending = s.gen, s.gen, nil
+	l.gen, l.lastGen, l.ending, l.reshaped = s.gen, s.gen, nil, false
 	l.met.Generations.Inc()
 	for p := range l.owned {
 		at, ours := s.gen.starts[topicPartition{p.stage.Topic, p.lane.id}]
@@ -18,7 +18,12 @@ func (s *started) apply(l *loop) {
 			l.dropPartition(p)
 			continue
 		}
-		p.committed = max(p.committed, at.committed) // the answer to a commit may have been lost
+		switch {
+		case at.committed <= p.track.committable():
+			p.committed = max(p.committed, at.committed) // the answer to a commit may have been lost
+		default:
+			p.committed = -1 // of the topic that bore this name before: commit anew
+		}
 	}
 	if l.drain == nil {
 		for tp, at := range s.gen.starts {
