@@ -91,8 +91,8 @@ func (s *server) Control(stream grpc.BidiStreamingServer[wire.Beat, wire.Beat]) 
 
 func (s *server) hello() *wire.Hello {
 	h := &wire.Hello{SDK: sdk, Name: s.config.Name, Version: s.config.Version, Topics: s.config.Topics}
-	if _, ok := s.handler.(*batches); ok {
-		h.Capabilities = append(h.Capabilities, "batch")
+	if b, ok := s.handler.(*batches); ok {
+		h.Capabilities, h.Concurrency = append(h.Capabilities, "batch"), uint32(b.config.Concurrency)
 	}
 	if s.debug {
 		h.Capabilities, h.BeatsMayWait = append(h.Capabilities, "debug"), true

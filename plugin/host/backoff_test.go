@@ -5,6 +5,27 @@ import (
 	"time"
 )
 
+func TestBackoffDuringASearch(t *testing.T) {
+	b := backoff{min: time.Second, max: time.Minute}
+	for i, c := range []struct {
+		step   bool
+		blamed int
+		want   time.Duration
+	}{
+		{false, 0, time.Second},
+		{false, 0, 2 * time.Second},
+		{true, 0, time.Second},
+		{true, 0, time.Second},
+		{false, 0, 4 * time.Second}, // where it was
+		{false, 1, time.Second},     // one was found
+		{false, 1, 2 * time.Second},
+	} {
+		if got := b.after(0, c.step, c.blamed, 0); got != c.want {
+			t.Errorf("wait %d is %v, want %v", i, got, c.want)
+		}
+	}
+}
+
 func TestBackoff(t *testing.T) {
 	b := backoff{min: 250 * time.Millisecond, max: time.Second}
 	for i, c := range []struct {

@@ -147,6 +147,7 @@ type Hello struct {
 	// BeatsMayWait: it has one thread, and its beats wait while it works.
 	BeatsMayWait bool
 	Capabilities []string
+	Concurrency  int // calls that it runs at once at most, 0 = as many as it is told
 }
 
 func helloOf(w *wire.Hello) Hello {
@@ -157,7 +158,16 @@ func helloOf(w *wire.Hello) Hello {
 		MaxBytes:     int(min(w.MaxBytes, math.MaxInt)),
 		BeatsMayWait: w.BeatsMayWait,
 		Capabilities: clipAll(w.Capabilities, listLimit, nameLimit),
+		Concurrency:  int(min(w.Concurrency, math.MaxInt32)),
 	}
+}
+
+// calls is how many of most calls the handler runs at once.
+func (h *Hello) calls(most int) int {
+	if h.Concurrency > 0 && h.Concurrency < most {
+		return h.Concurrency
+	}
+	return most
 }
 
 // identity is how a handler is named in X-Handler.

@@ -35,15 +35,20 @@ func (h *Host) watchFile() {
 	var before fileState
 	for sleep(h.stop, h.cfg.look) {
 		now := stat(h.cfg.Path)
-		stable := now == before
-		before = now
-		if !stable || now == (fileState{}) || now == h.looked() {
+		due := changed(h.looked(), before, now)
+		if before = now; !due {
 			continue
 		}
 		if _, err := h.Reload(h.stop, ReloadConfig{}); err != nil && h.stop.Err() == nil {
 			h.cfg.Logger.Error("handler's file has changed, and does not do: install another one, or reload to try again", "why", err.Error())
 		}
 	}
+}
+
+// changed reports whether a file is another one than was looked at for a start,
+// and the same as at the look before.
+func changed(looked, before, now fileState) bool {
+	return now != looked && now == before && now != (fileState{})
 }
 
 // looked is what the file was when it was last looked at for a start.

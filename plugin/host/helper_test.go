@@ -215,6 +215,9 @@ func (r rude) Deliver(s grpc.BidiStreamingServer[wire.HostFrame, wire.PluginFram
 	for {
 		f := new(wire.HostFrame)
 		if err := s.RecvMsg(f); err != nil {
+			if r.mode == "stays" {
+				<-s.Context().Done()
+			}
 			return err
 		}
 		out := &wire.PluginFrame{}
@@ -292,7 +295,7 @@ func hostHelper() {
 // config runs this binary as a helper.
 func config(t testing.TB, mode string) Config {
 	grace := 10 * time.Second
-	if mode == "polite" || mode == "holds" || mode == "slow-beats" {
+	if mode == "stays" || mode == "polite" || mode == "holds" || mode == "slow-beats" {
 		grace = 100 * time.Millisecond // it does not end by itself, however long we wait
 	}
 	return Config{

@@ -136,7 +136,8 @@ func (l *ledger) unlink(from *list, i uint32) {
 
 // pace is what take needs to know about the process that it takes for.
 type pace struct {
-	concurrency int
+	concurrency int // calls that it is told to run at once
+	calls       int // and that it runs at once; fewer where it says so
 	grace       time.Duration
 	maxRecords  int  // in flight, 0 = no limit
 	maxBytes    int  // in flight, 0 = no limit
@@ -149,7 +150,7 @@ type pace struct {
 // over.
 //
 // A delivery begins at the latest when the calls before it, each ended by its
-// own timeout, have been worked off by all of concurrency together, and is
+// own timeout, have been worked off by all that run at once, and is
 // answered within its own timeout: a delivery unanswered past that and a grace
 // means that the process hangs.
 func (l *ledger) take(h *hand, p *pace, now time.Time, f *wire.HostFrame, may func(handle uint64) bool) {
@@ -187,7 +188,7 @@ func (h *hand) mark(p *pace, s *slot, now time.Time) {
 		return
 	}
 	if h.untimed == 0 && !p.debugged {
-		s.due = now.Add(h.time/time.Duration(p.concurrency) + s.delivery.Timeout + p.grace)
+		s.due = now.Add(h.time/time.Duration(p.calls) + s.delivery.Timeout + p.grace)
 	}
 	h.time += s.delivery.Timeout
 }

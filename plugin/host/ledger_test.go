@@ -17,7 +17,7 @@ func delivery(handle uint64, timeout time.Duration) *plugin.Delivery {
 // taken takes one frame and returns the offsets in it and the numbers.
 func taken(l *ledger, h *hand, p pace, now time.Time) (offsets []uint64, numbers []uint64) {
 	var f wire.HostFrame
-	p.concurrency = max(1, p.concurrency)
+	p.concurrency, p.calls = max(1, p.concurrency), max(1, p.calls)
 	l.take(h, &p, now, &f, nil)
 	for _, r := range f.Records {
 		offsets, numbers = append(offsets, uint64(r.Offset)), append(numbers, r.Handle)
@@ -61,7 +61,7 @@ func TestLedgerFrames(t *testing.T) {
 func TestLedgerOuterDeadline(t *testing.T) {
 	const timeout, grace = time.Second, 100 * time.Millisecond
 	now := time.Now()
-	p := pace{concurrency: 4, grace: grace}
+	p := pace{concurrency: 4, calls: 4, grace: grace}
 	l, h := newLedger(), newHand()
 	for i := range uint64(9) {
 		l.add(delivery(i, timeout), 1)
@@ -96,6 +96,24 @@ func TestLedgerOuterDeadline(t *testing.T) {
 	l.settle(h.sent.first)
 	if d := l.overdue(h, now.Add(1000*time.Hour)); d != nil {
 		t.Errorf("delivery %d is due without a timeout of its own or behind such a one", d.Handle)
+	}
+}
+
+// A handler that runs fewer calls at once than it is told to is not hung where
+// it takes them one after the other.
+func TestOuterDeadlineGoesByWhatRunsAtOnce(t *testing.T) {
+	const timeout = time.Second
+	now := time.Now()
+	for _, c := range []struct{ says, runs int }{{0, 4}, {1, 1}, {3, 3}, {4, 4}, {100, 4}} {
+		l, h := newLedger(), newHand()
+		for i := range uint64(13) {
+			l.add(delivery(i, timeout), 1)
+		}
+		hello := Hello{Concurrency: c.says}
+		_, numbers := taken(l, h, pace{concurrency: 4, calls: hello.calls(4)}, now)
+		if got, want := l.slots[l.find(h, numbers[12])].due.Sub(now), 12*timeout/time.Duration(c.runs)+timeout; got != want {
+			t.Errorf("it says %d: the 13th is due after %v, want %v", c.says, got, want)
+		}
 	}
 }
 
@@ -214,7 +232,7 @@ func runLedger(t *testing.T, steps []byte) {
 		case 2, 3:
 			may := func(handle uint64) bool { return b%8 == 2 || handle%2 == 0 }
 			var f wire.HostFrame
-			l.take(m.hand, &pace{concurrency: 3, maxRecords: 1 + pick}, time.Now(), &f, may)
+			l.take(m.hand, &pace{concurrency: 3, calls: 3, maxRecords: 1 + pick}, time.Now(), &f, may)
 			room := 1 + pick - len(m.sent)
 			waiting = slices.DeleteFunc(waiting, func(h uint64) bool {
 				if room <= 0 || !may(h) {

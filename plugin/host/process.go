@@ -222,7 +222,7 @@ func (p *process) open() (err error) {
 		p.hello.Name = p.cfg.Name
 	}
 	p.batches = slices.Contains(p.hello.Capabilities, capBatch)
-	p.pace = pace{concurrency: p.cfg.each(), grace: p.cfg.Grace, maxRecords: p.hello.MaxRecords, maxBytes: p.hello.MaxBytes, debugged: slices.Contains(p.hello.Capabilities, capDebug)}
+	p.pace = pace{concurrency: p.cfg.each(), calls: p.hello.calls(p.cfg.each()), grace: p.cfg.Grace, maxRecords: p.hello.MaxRecords, maxBytes: p.hello.MaxBytes, debugged: slices.Contains(p.hello.Capabilities, capDebug)}
 	return nil
 }
 

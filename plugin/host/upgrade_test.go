@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -215,9 +216,8 @@ func TestUpgradeTakesBackWhatIsHandedBack(t *testing.T) {
 
 func TestUpgradeOfOneThatIgnoresDrain(t *testing.T) {
 	cfg, path := upgradable(t)
-	cfg.Grace, cfg.beat = 50*time.Millisecond, 20*time.Millisecond
-	install(t, path, script("slow-beats", "1"), 0o755)
-	cfg.Name = "rude"
+	cfg.Grace = 50 * time.Millisecond // it must be killed after all
+	install(t, path, script("stays", "1"), 0o755)
 	e := start(t, cfg)
 	e.send(1, "ok")
 	e.ack(1, 2)
@@ -241,16 +241,21 @@ func TestUpgradeWhileDown(t *testing.T) {
 	if got := e.handler(1); got != "probe@2" {
 		t.Errorf("answered by %s", got)
 	}
-	if s := e.Status(); s.State != StateRunning || s.Ends[CauseExit] != 1 || s.Ends[CauseReplaced] != 0 {
+	s := e.Status()
+	if s.State != StateRunning || s.Ends[CauseExit] != 1 || s.Ends[CauseReplaced] != 0 {
 		t.Errorf("status %+v", s)
 	}
+	if err := syscall.Kill(s.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "somebody looks after the new process", func() bool { return e.Status().Restarts == 2 })
 }
 
 func TestUpgradeWhileStarting(t *testing.T) {
 	cfg, path := upgradable(t)
 	cfg.StartTimeout = time.Hour
 	e := start(t, cfg)
-	install(t, path, script("mute", "2"), 0o755)
+	install(t, path, "#!/bin/sh\nexec sleep 1000\n", 0o755)
 	crashed := filepath.Join(t.TempDir(), "crashed")
 	e.send(1, "exit-once "+crashed)
 	eventually(t, "the next process starts", func() bool {
@@ -267,6 +272,8 @@ func TestUpgradeWhileStarting(t *testing.T) {
 	if got := e.handler(1); got != "probe@3" {
 		t.Errorf("answered by %s", got)
 	}
+	e.send(2, "exit-once "+crashed+"-again") // somebody looks after the new process
+	e.handler(2)
 }
 
 func TestStopWhileUpgrading(t *testing.T) {
@@ -303,6 +310,26 @@ func TestReloadTakesAPin(t *testing.T) {
 	e.send(1, "exit-once "+filepath.Join(t.TempDir(), "crashed"))
 	if got := e.handler(1); got != "probe@2" { // by a process that was started after the crash
 		t.Errorf("answered by %s", got)
+	}
+}
+
+func TestChanged(t *testing.T) {
+	a, b, none := fileState{inode: 1}, fileState{inode: 1, size: 1}, fileState{}
+	for _, c := range []struct {
+		what                string
+		looked, before, now fileState
+		want                bool
+	}{
+		{"nothing has happened", a, a, a, false},
+		{"it is being written", a, a, b, false},
+		{"it is whole", a, b, b, true},
+		{"it failed, and is as it was then", b, b, b, false},
+		{"it is gone", a, none, none, false},
+		{"it came back", none, a, a, true},
+	} {
+		if got := changed(c.looked, c.before, c.now); got != c.want {
+			t.Errorf("%s: changed %v", c.what, got)
+		}
 	}
 }
 

@@ -60,6 +60,7 @@ type Hello struct {
 	MaxBytes           uint64 // in flight; 0 = no limit of the handler's own
 	BeatsMayWait       bool   // one thread: a busy handler delays beats
 	Capabilities       []string
+	Concurrency        uint32 // calls that it runs at once at most; 0 = as many as Start says
 }
 
 // Classes of a verdict. Any other number is no verdict at all.

@@ -45,6 +45,8 @@ func (h *Hello) decode(b []byte) error {
 			h.BeatsMayWait = s.number != 0
 		case s.blob(8):
 			h.Capabilities = append(h.Capabilities, string(s.bytes))
+		case s.varint(9):
+			h.Concurrency = uint32(s.number)
 		}
 	}
 	return s.err

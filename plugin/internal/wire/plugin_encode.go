@@ -34,7 +34,8 @@ func (h *Hello) size() int {
 		sizeVarint(uint64(h.MaxRecords)) +
 		sizeVarint(h.MaxBytes) +
 		sizeBool(h.BeatsMayWait) +
-		sizeTexts(h.Capabilities)
+		sizeTexts(h.Capabilities) +
+		sizeVarint(uint64(h.Concurrency))
 }
 
 func (h *Hello) append(b []byte) []byte {
@@ -45,7 +46,8 @@ func (h *Hello) append(b []byte) []byte {
 	b = appendVarint(b, 5, uint64(h.MaxRecords))
 	b = appendVarint(b, 6, h.MaxBytes)
 	b = appendBool(b, 7, h.BeatsMayWait)
-	return appendTexts(b, 8, h.Capabilities)
+	b = appendTexts(b, 8, h.Capabilities)
+	return appendVarint(b, 9, uint64(h.Concurrency))
 }
 
 func (v *Verdict) size() int {

@@ -50,7 +50,8 @@ func pluginPB(f *PluginFrame) *pb.PluginFrame {
 	p := &pb.PluginFrame{Acked: f.Acked, Ended: f.Ended}
 	if h := f.Hello; h != nil {
 		p.Hello = &pb.Hello{
-			Sdk: []byte(h.SDK), Name: []byte(h.Name), Version: []byte(h.Version), Topics: textsPB(h.Topics),
+			Concurrency: h.Concurrency,
+			Sdk:         []byte(h.SDK), Name: []byte(h.Name), Version: []byte(h.Version), Topics: textsPB(h.Topics),
 			MaxRecords: h.MaxRecords, MaxBytes: h.MaxBytes, BeatsMayWait: h.BeatsMayWait, Capabilities: textsPB(h.Capabilities),
 		}
 	}
@@ -108,7 +109,8 @@ func pluginFrames() map[string]*PluginFrame {
 	return map[string]*PluginFrame{
 		"empty": {},
 		"hello": {Hello: &Hello{
-			SDK: "go/1", Name: "orders", Version: "1\xff", Topics: []string{"a", "", "b"},
+			Concurrency: 3,
+			SDK:         "go/1", Name: "orders", Version: "1\xff", Topics: []string{"a", "", "b"},
 			MaxRecords: 1000, MaxBytes: math.MaxUint64, BeatsMayWait: true, Capabilities: []string{"x"},
 		}},
 		"empty hello": {Hello: &Hello{}},

@@ -10,6 +10,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -208,7 +209,8 @@ func wait(ctx context.Context, word, rest string) error {
 	case "block":
 		time.Sleep(math.MaxInt64)
 	case "spin":
-		for {
+		for n := uint(0); ; n++ {
+			runtime.KeepAlive(n)
 		}
 	}
 	return nil

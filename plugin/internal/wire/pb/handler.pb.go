@@ -470,6 +470,7 @@ type Hello struct {
 	MaxBytes      uint64                 `protobuf:"varint,6,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`               // in flight; 0 = no limit of the handler's own
 	BeatsMayWait  bool                   `protobuf:"varint,7,opt,name=beats_may_wait,json=beatsMayWait,proto3" json:"beats_may_wait,omitempty"` // one thread: a busy handler delays beats
 	Capabilities  [][]byte               `protobuf:"bytes,8,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
+	Concurrency   uint32                 `protobuf:"varint,9,opt,name=concurrency,proto3" json:"concurrency,omitempty"` // calls that it runs at once at most; 0 = as many as Start says
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -558,6 +559,13 @@ func (x *Hello) GetCapabilities() [][]byte {
 		return x.Capabilities
 	}
 	return nil
+}
+
+func (x *Hello) GetConcurrency() uint32 {
+	if x != nil {
+		return x.Concurrency
+	}
+	return 0
 }
 
 type Verdict struct {
@@ -835,7 +843,7 @@ const file_handler_proto_rawDesc = "" +
 	"\x05hello\x18\x01 \x01(\v2\x1a.kconsume.handler.v1.HelloR\x05hello\x12\x14\n" +
 	"\x05acked\x18\x02 \x03(\x04R\x05acked\x128\n" +
 	"\bverdicts\x18\x03 \x03(\v2\x1c.kconsume.handler.v1.VerdictR\bverdicts\x12\x14\n" +
-	"\x05ended\x18\x04 \x03(\x04R\x05ended\"\xe7\x01\n" +
+	"\x05ended\x18\x04 \x03(\x04R\x05ended\"\x89\x02\n" +
 	"\x05Hello\x12\x10\n" +
 	"\x03sdk\x18\x01 \x01(\fR\x03sdk\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\fR\x04name\x12\x18\n" +
@@ -845,7 +853,8 @@ const file_handler_proto_rawDesc = "" +
 	"maxRecords\x12\x1b\n" +
 	"\tmax_bytes\x18\x06 \x01(\x04R\bmaxBytes\x12$\n" +
 	"\x0ebeats_may_wait\x18\a \x01(\bR\fbeatsMayWait\x12\"\n" +
-	"\fcapabilities\x18\b \x03(\fR\fcapabilities\"\x9d\x03\n" +
+	"\fcapabilities\x18\b \x03(\fR\fcapabilities\x12 \n" +
+	"\vconcurrency\x18\t \x01(\rR\vconcurrency\"\x9d\x03\n" +
 	"\aVerdict\x12\x16\n" +
 	"\x06handle\x18\x01 \x01(\x04R\x06handle\x128\n" +
 	"\x05class\x18\x02 \x01(\x0e2\".kconsume.handler.v1.Verdict.ClassR\x05class\x12\x16\n" +

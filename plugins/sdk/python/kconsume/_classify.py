@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import email.utils
 import errno
 import http.client
 import json
 import socket
 import ssl
+import time
 import traceback
 from typing import Any, Callable, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, Type, TypeVar
 
@@ -259,8 +261,25 @@ def _status(exc: BaseException) -> _Found:
     if n is None:
         return None
     if n in (0, 408, 425, 429) or 500 <= n <= 599:
-        return _TRANSIENT
+        return wire.TRANSIENT, "transient", _retry_after_header(exc)
     return _PERMANENT if 400 <= n <= 499 else None
+
+
+def _retry_after_header(exc: BaseException) -> float:
+    """How long a server asks to wait, in seconds; 0: not told."""
+    for e in _tree(exc):
+        for holder in (e, getattr(e, "response", None)):
+            get = getattr(getattr(holder, "headers", None), "get", None)
+            value = get("Retry-After") if callable(get) else None
+            if not isinstance(value, str):
+                continue
+            if value.isascii() and value.isdigit():
+                return float(value)
+            try:
+                return max(email.utils.parsedate_to_datetime(value).timestamp() - time.time(), 0.0)
+            except (TypeError, ValueError, OverflowError):
+                continue
+    return 0.0
 
 
 def _grpc_of(exc: BaseException) -> Tuple[Optional[grpc.StatusCode], Optional[BaseException]]:

@@ -41,6 +41,7 @@ class Config(NamedTuple):
             # C code that keeps the interpreter's lock delays beats.
             beats_may_wait=True,
             capabilities=[b"batch"] if self.batch else [],
+            concurrency=self.threads,
         )
 
 

@@ -216,8 +216,8 @@ class Pool:
         call = Call(messages, deadline, self._draining)
         for m in messages:
             m._call = call
-        if deadline and (not self._alarm_at or deadline < self._alarm_at):
-            self._set_alarm(deadline)
+        if deadline and (not self._alarm_at or deadline + LATE_AFTER < self._alarm_at):
+            self._set_alarm(deadline + LATE_AFTER)
         return call
 
     def _claim(self) -> List[Message]:
@@ -335,17 +335,14 @@ class Pool:
                     self._expire(now)
 
     def _expire(self, now: float) -> None:
-        """Stops the calls whose time is over, answers for those that are not back a while
-        later, and sets the alarm for the next one. It is right whenever it runs."""
+        """Answers for the calls that are not back a while after their deadline, and sets the
+        alarm for the next one. It is right whenever it runs."""
         at = 0.0
         for w in self._workers:
             call = w.call
             if call is None or call.late or call.deadline == 0:
                 continue
-            due = call.deadline
-            if now >= due:
-                call.stop()
-                due += LATE_AFTER
+            due = call.deadline + LATE_AFTER
             if now >= due:
                 call.late = True
                 self._late += 1

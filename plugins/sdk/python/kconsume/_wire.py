@@ -49,7 +49,7 @@ TABLE: Dict[str, List[Tuple[str, int, str]]] = {
     "Hello": [
         ("sdk", 1, "bytes"), ("name", 2, "bytes"), ("version", 3, "bytes"), ("topics", 4, "*bytes"),
         ("max_records", 5, "uint32"), ("max_bytes", 6, "uint64"), ("beats_may_wait", 7, "bool"),
-        ("capabilities", 8, "*bytes"),
+        ("capabilities", 8, "*bytes"), ("concurrency", 9, "uint32"),
     ],
     "Verdict": [
         ("handle", 1, "uint64"), ("class_", 2, "int32"), ("reason", 3, "bytes"), ("code", 4, "bytes"),

@@ -45,6 +45,10 @@ class OwnKeyError(KeyError):
     pass
 
 
+# What the shop's answers ask to wait.
+WAITS = {"408": "nonsense", "429": "7", "503": "Fri, 31 Dec 2999 23:59:59 GMT"}
+
+
 class Shop(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         what = self.path.strip("/")
@@ -57,6 +61,8 @@ class Shop(http.server.BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_RDWR)
         else:
             self.send_response(int(what))
+            if what in WAITS:
+                self.send_header("Retry-After", WAITS[what])
             self.send_header("Content-Length", "0")
             self.end_headers()
         self.close_connection = True
@@ -228,7 +234,11 @@ class HTTPTest(ClassifyTest):
     def each(self, get, timeout=0.2):
         """Checks one client: get(url, timeout) raises."""
         for status in (408, 425, 429, 500, 503):
-            self.judge(raised(get, self.url + str(status), 10), TRANSIENT, "status", str(status))
+            j = self.judge(raised(get, self.url + str(status), 10), TRANSIENT, "status", str(status))
+            if status == 503:
+                self.assertGreater(j.retry_after, 1e9)
+            else:
+                self.assertEqual(j.retry_after, 7 if status == 429 else 0)
         for status in (400, 404, 409, 422):
             self.judge(raised(get, self.url + str(status), 10), PERMANENT, "status", str(status))
         self.assertIn(classify(raised(get, self.url + "hang", timeout)).rule, ("deadline", "network"))
