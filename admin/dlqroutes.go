@@ -135,7 +135,7 @@ func mayRead(r *http.Request) error {
 func (a *api) export(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(r, append(selectionNames(), "limit")...)
 	sel := q.selection()
-	sel.Limit = q.number("limit", 0, 1, 1<<31-1)
+	sel.Limit = q.number("limit", 0, 1, dlq.MaxPlan)
 	if q.err != nil {
 		a.refuse(w, q.err)
 		return
@@ -204,9 +204,38 @@ func (a *api) replay(w http.ResponseWriter, r *http.Request) {
 	a.answer(w, http.StatusOK, replayAnswer{n, job.ID}, err)
 }
 
-func (a *api) plan(w http.ResponseWriter, r *http.Request) {
-	var ask dlq.PlanRequest
+// planRequest reads what a plan is asked for. What must be named is not taken
+// for its zero: that would be all records, or the very first one.
+func planRequest(r *http.Request) (dlq.PlanRequest, error) {
+	var ask struct {
+		dlq.PlanRequest
+		Selection *struct {
+			dlq.Selection
+			Positions []struct {
+				Partition *int32 `json:"partition"`
+				Offset    *int64 `json:"offset"`
+			} `json:"positions"`
+		} `json:"selection"`
+	}
 	if err := body(r, &ask); err != nil {
+		return dlq.PlanRequest{}, err
+	}
+	if ask.Selection == nil {
+		return dlq.PlanRequest{}, badRequest("there is no selection: name the records that are meant; {} means all that the action is for")
+	}
+	ask.PlanRequest.Selection = ask.Selection.Selection
+	for _, p := range ask.Selection.Positions {
+		if p.Partition == nil || p.Offset == nil {
+			return dlq.PlanRequest{}, badRequest("a position needs its partition and its offset")
+		}
+		ask.PlanRequest.Selection.Positions = append(ask.PlanRequest.Selection.Positions, dlq.Position{Partition: *p.Partition, Offset: *p.Offset})
+	}
+	return ask.PlanRequest, nil
+}
+
+func (a *api) plan(w http.ResponseWriter, r *http.Request) {
+	ask, err := planRequest(r)
+	if err != nil {
 		a.refuse(w, err)
 		return
 	}

@@ -97,9 +97,10 @@ func (q *query) number(name string, fallback, least, most int) int {
 func (q *query) limit() int { return q.number("limit", 0, 1, dlq.MaxPage) }
 
 func (q *query) flag(name string) bool {
-	switch q.text(name) {
-	case "":
+	if !q.given(name) {
 		return false
+	}
+	switch q.text(name) {
 	case "1", "true":
 		return true
 	case "0", "false":
@@ -110,10 +111,10 @@ func (q *query) flag(name string) bool {
 }
 
 func (q *query) choice(name string, choices ...string) string {
-	v := q.text(name)
-	if v == "" {
+	if !q.given(name) {
 		return choices[0]
 	}
+	v := q.text(name)
 	if !slices.Contains(choices, v) {
 		q.fail("%s %q: use %s", name, v, strings.Join(choices, " or "))
 	}
@@ -121,7 +122,7 @@ func (q *query) choice(name string, choices ...string) string {
 }
 
 func (q *query) time(name string) time.Time {
-	if q.text(name) == "" {
+	if !q.given(name) {
 		return time.Time{}
 	}
 	t, err := time.Parse(time.RFC3339, q.text(name))

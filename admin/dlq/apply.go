@@ -296,12 +296,12 @@ func (s *Service) writeJob(ctx context.Context, q *queue, p *Plan, id string, a 
 	wrote := false
 	err = q.log.Update(ctx, "begin", func(v *state.View) []state.Put {
 		if e, ok := v.Job(id); ok {
-			mine = wrote && e.Runner == s.me
+			mine = wrote && e.Origin == s.me
 			return nil
 		}
 		wrote = true
 		return []state.Put{{Key: "job/" + id, Value: state.Job{
-			V: 1, After: -1, Group: q.group, Digest: p.Digest, Runner: s.me, Writer: s.me, Seq: s.number(), Lease: leaseTime.Milliseconds(), Body: jobBody(j),
+			V: 1, After: -1, Group: q.group, Digest: p.Digest, Origin: s.me, Runner: s.me, Writer: s.me, Seq: s.number(), Lease: leaseTime.Milliseconds(), Body: jobBody(j),
 		}}}
 	})
 	return mine, unavailableOrNil(err)

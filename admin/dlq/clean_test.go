@@ -2,6 +2,7 @@ package dlq
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -75,8 +76,11 @@ func TestStateTopicMissing(t *testing.T) {
 		if n, _, err := d.Replay(w.t.Context(), "t.dlq", 1, "", ada); n != 1 || err != nil {
 			w.t.Errorf("%d, %v", n, err)
 		}
-		// Made anew while it runs: what it said is forgotten.
+		// Made anew while it runs, and longer at once: what it said is forgotten.
 		w.anew("t.dlq.state", 1)
+		for i := range 50 {
+			w.put(fmt.Sprint("unknown/", i), i)
+		}
 		time.Sleep(10 * time.Second)
 		if got := d.statuses(); !same(got, map[Status]int{StatusNew: 2}) {
 			w.t.Errorf("%v", got)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kconsume/kconsume/admin/dlq/state"
@@ -40,15 +41,16 @@ func (w *world) sentOnce(d *daemon, n int, told string) {
 // A daemon dies before and after each of its writes, and at the start of the
 // next one everything is sent once.
 func TestKillAtEveryStep(t *testing.T) {
-	points := 0
+	points := map[string]int{}
 	for step := 1; ; step++ {
-		done := false
-		for _, written := range []bool{false, true} {
+		done := 0
+		for i := range 4 {
+			written, canary := i%2 == 1, i/2 == 1
 			inWorld(t, 2, func(w *world) {
 				const n = 12
 				w.bury(n, nil)
 				d := w.daemon("a")
-				p := d.plan(PlanRequest{Action: ActionReplay, Rate: 6, Canary: step%2 == 0}, ada)
+				p := d.plan(PlanRequest{Action: ActionReplay, Rate: 6, Canary: canary}, ada)
 				count := 0
 				died := make(chan string, 1)
 				d.on(func(what string, do func() error) error {
@@ -71,26 +73,26 @@ func TestKillAtEveryStep(t *testing.T) {
 				})
 				j, err := d.Apply(w.t.Context(), p.Digest, "key", ada)
 				what, alive := "", false
-				w.engine(func() {
+				w.engine(canary, func() {
 					if err != nil {
 						what = <-died
 						return
 					}
 					select {
 					case what = <-died:
-					case <-time.After(10 * time.Minute):
+					case <-time.After(2 * time.Minute):
 						alive = true
 					}
 				})
 				if alive { // it needs fewer steps
-					done = true
+					done++
 					w.sentOnce(d, n, "undisturbed")
 					d.end()
 					return
 				}
-				points++
+				points[what]++
 				d.kill()
-				told := fmt.Sprintf("killed at %s, step %d, written %v", what, step, written)
+				told := fmt.Sprintf("killed at %s, step %d, written %v, canary %v", what, step, written, canary)
 				b := w.daemon("b")
 				defer b.end()
 				again, err := b.Apply(w.t.Context(), p.Digest, "key", ada)
@@ -101,36 +103,42 @@ func TestKillAtEveryStep(t *testing.T) {
 					w.t.Errorf("%s: job %s became %s", told, j.ID, again.ID)
 				}
 				var got Job
-				w.engine(func() { got = b.wait(again.ID) })
+				w.engine(canary, func() { got = b.wait(again.ID) })
 				if got.Status != JobDone || got.Done+got.Uncertain != n {
 					w.t.Errorf("%s: %+v", told, got)
 				}
 				w.sentOnce(b, n, told)
 			})
 		}
-		if done || t.Failed() {
+		if done == 4 || t.Failed() {
 			break
 		}
 	}
-	if t.Logf("%d points", points); points < 20 {
-		t.Errorf("only %d points", points)
+	t.Logf("killed at %v", points)
+	for _, what := range []string{"audit", "apply", "begin", "job", "claim", "send", "sent"} {
+		if points[what] < 2 {
+			t.Errorf("it was never killed at %s", what)
+		}
 	}
 }
 
-// engine answers for the engine while f runs.
-func (w *world) engine(f func()) {
+// engine answers for the engine while f runs, if it is on. Its outcomes would
+// otherwise tell what a service has to find out.
+func (w *world) engine(on bool, f func()) {
 	stop := make(chan struct{})
 	var wait sync.WaitGroup
-	wait.Go(func() {
-		for {
-			w.handle("t.replay", all)
-			select {
-			case <-time.After(time.Second):
-			case <-stop:
-				return
+	if on {
+		wait.Go(func() {
+			for going := true; going; {
+				w.handle("t.replay", all)
+				select {
+				case <-time.After(5 * time.Second):
+				case <-stop:
+					going = false
+				}
 			}
-		}
-	})
+		})
+	}
 	f()
 	close(stop)
 	wait.Wait()
@@ -196,6 +204,66 @@ func TestLeaseLost(t *testing.T) {
 			w.t.Errorf("%d sends after the lease", late)
 		}
 		w.sentOnce(b, 60, "taken over")
+	})
+}
+
+// A daemon that is frozen between its claims and its sends, until another has its
+// job, sends nothing when it wakes.
+func TestFrozenBetweenClaimAndSend(t *testing.T) {
+	inWorld(t, 2, func(w *world) {
+		w.bury(10, nil)
+		a, b := w.daemon("a"), w.daemon("b")
+		defer b.end()
+		defer a.end()
+		p := a.plan(PlanRequest{Action: ActionReplay}, ada)
+		var mu sync.Mutex
+		var thaw time.Time
+		a.on(func(what string, do func() error) error {
+			err := do()
+			mu.Lock()
+			if what == "claim" && thaw.IsZero() {
+				thaw = time.Now().Add(time.Minute)
+			}
+			until := thaw
+			mu.Unlock()
+			if what != "send" { // nothing goes on in it
+				time.Sleep(time.Until(until))
+			}
+			return err
+		})
+		j := a.apply(p.Digest)
+		if got := b.wait(j.ID); got.Done != 10 || got.Runner != "b" {
+			w.t.Errorf("%+v", got)
+		}
+		time.Sleep(2 * time.Minute)
+		w.sentOnce(b, 10, "thawed")
+	})
+}
+
+func TestLeaseHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &lease{}
+		if l.holds() {
+			t.Error("a lease that nobody has confirmed holds")
+		}
+		r := &runner{lease: l, q: &queue{hook: func(string, func() error) error { t.Error("something is sent without a lease"); return nil }}}
+		if err := r.send(t.Context(), []claimed{{letter: &letter{}}}); !errors.Is(err, errUnknown) {
+			t.Errorf("a send without a lease: %v", err)
+		}
+		l.confirm(time.Now())
+		time.Sleep(leaseUse - 1)
+		if !l.holds() {
+			t.Error("it ended early")
+		}
+		time.Sleep(time.Nanosecond)
+		if l.holds() {
+			t.Error("it holds on")
+		}
+		// The host slept: only the wall's clock went on.
+		l.confirm(time.Now().Round(0).Add(-time.Hour))
+		if l.holds() {
+			t.Error("it holds after an hour's sleep")
+		}
 	})
 }
 

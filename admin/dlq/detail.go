@@ -11,7 +11,6 @@ import (
 
 	"github.com/kconsume/kconsume/admin/dlq/state"
 	"github.com/kconsume/kconsume/admin/export"
-	"github.com/kconsume/kconsume/engine/backlog"
 	"github.com/kconsume/kconsume/engine/record"
 )
 
@@ -143,8 +142,7 @@ func (s *Service) Export(ctx context.Context, topic string, sel Selection, w io.
 		return x.n, err
 	}
 	for i, part := range sp.parts {
-		budget := &backlog.Budget{Bytes: int(^uint(0) >> 1)}
-		_, err := q.walk(ctx, part, part.Start, &x.sel, budget, time.Time{}, func(r *record.Record) error { return x.one(ctx, int32(i), r) })
+		_, err := q.walk(ctx, part, part.Start, &x.sel, unbounded(), time.Time{}, func(r *record.Record) error { return x.one(ctx, int32(i), r) })
 		if errors.Is(err, errEnough) {
 			break
 		}

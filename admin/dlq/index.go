@@ -59,6 +59,7 @@ type block struct {
 	from, to int64
 	counts   map[*print]*count
 	others   int64
+	again    bool // it is being read again: counts are not complete
 }
 
 type count struct{ n, first, last int64 } // times in unix ms
@@ -97,14 +98,14 @@ func (x *index) bounds(partition int, start, end int64) (from, to int64) {
 		return 0, 0
 	}
 	for len(p.blocks) > 0 && p.blocks[0].to <= start {
-		x.drop(p, p.blocks[0])
+		x.drop(p.blocks[0])
 		p.blocks = p.blocks[1:]
 	}
-	if len(p.blocks) > 0 && p.blocks[0].from < start {
+	if len(p.blocks) > 0 && (p.blocks[0].from < start || p.blocks[0].again) {
 		b := p.blocks[0]
 		from, to = start, b.to
-		x.drop(p, b)
-		p.blocks[0] = &block{from: start, to: b.to, counts: map[*print]*count{}}
+		x.drop(b)
+		p.blocks[0] = &block{from: start, to: b.to, again: true, counts: map[*print]*count{}}
 	}
 	p.start, p.next, p.open = start, max(p.next, start), max(p.open, start)
 	if p.oldest != nil && p.oldest.id.Offset < start {
@@ -114,7 +115,7 @@ func (x *index) bounds(partition int, start, end int64) (from, to int64) {
 }
 
 // drop takes a block's records off the counts.
-func (x *index) drop(p *indexPart, b *block) {
+func (x *index) drop(b *block) {
 	for pr, c := range b.counts {
 		pr.n -= c.n
 	}
@@ -215,6 +216,13 @@ func (x *index) read(partition int, next int64) {
 	p.next = max(p.next, next)
 	if n := len(p.blocks); n > 0 {
 		p.blocks[n-1].to = max(p.blocks[n-1].to, next)
+	}
+}
+
+// reread tells that the range which bounds returned has been read.
+func (x *index) reread(partition int) {
+	if p := x.parts[partition]; len(p.blocks) > 0 {
+		p.blocks[0].again = false
 	}
 }
 
@@ -330,7 +338,7 @@ func (x *index) empty(partition int, offset int64, sel *Selection) *block {
 		}
 		return 0
 	})
-	if !found || i == len(p.blocks)-1 { // the last one grows
+	if !found || p.blocks[i].again {
 		return nil
 	}
 	b := p.blocks[i]

@@ -14,7 +14,7 @@ const (
 	MaxPlan       = 10_000 // records of a plan
 	DefaultRate   = 100    // records per second of a replay job
 	MaxRate       = 10_000
-	MaxReplays    = 3    // of one origin record, unless forced
+	MaxReplays    = 2    // of one origin record, unless forced
 	MaxReason     = 1000 // bytes
 )
 

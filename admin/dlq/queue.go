@@ -157,9 +157,12 @@ func (q *queue) pass(ctx context.Context) (complete bool, err error) {
 	}
 	again := q.adjust(&sp)
 	for p, r := range again {
-		if err := q.readIn(ctx, sp.parts[p], r[0], r[1], &backlog.Budget{Bytes: passBytes}); err != nil {
+		if err := q.readIn(ctx, sp.parts[p], r[0], r[1], unbounded()); err != nil {
 			return false, err
 		}
+		q.mu.Lock()
+		q.index.reread(p)
+		q.mu.Unlock()
 	}
 	budget := &backlog.Budget{Bytes: passBytes}
 	complete = true
@@ -209,6 +212,8 @@ func (q *queue) adjust(sp *spans) map[int][2]int64 {
 	}
 	return again
 }
+
+func unbounded() *backlog.Budget { return &backlog.Budget{Bytes: int(^uint(0) >> 1)} }
 
 // readIn counts a range of offsets again.
 func (q *queue) readIn(ctx context.Context, s backlog.Span, from, to int64, b *backlog.Budget) error {

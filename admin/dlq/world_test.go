@@ -367,6 +367,7 @@ func (d *daemon) plan(r PlanRequest, a Actor) Plan {
 // wait waits until a job has ended.
 func (d *daemon) wait(id string) Job {
 	d.w.t.Helper()
+	d.sync()
 	j, err := d.queues[0].awaitJob(d.w.t.Context(), id)
 	if err != nil {
 		d.w.t.Fatal(err)

@@ -255,16 +255,11 @@ func TestUpgradeWhileStarting(t *testing.T) {
 	cfg, path := upgradable(t)
 	cfg.StartTimeout = time.Hour
 	e := start(t, cfg)
-	install(t, path, "#!/bin/sh\nexec sleep 1000\n", 0o755)
-	crashed := filepath.Join(t.TempDir(), "crashed")
+	dir := t.TempDir()
+	began, crashed := filepath.Join(dir, "began"), filepath.Join(dir, "crashed")
+	install(t, path, "#!/bin/sh\n: >"+began+"\nexec sleep 1000\n", 0o755)
 	e.send(1, "exit-once "+crashed)
-	eventually(t, "the next process starts", func() bool {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.Host.mu.Lock()
-		defer e.Host.mu.Unlock()
-		return e.seats[0].starting != nil
-	})
+	eventually(t, "the next process starts", exists(began))
 	install(t, path, script("serve", "3"), 0o755)
 	if _, err := e.Reload(t.Context(), ReloadConfig{}); err != nil {
 		t.Fatal(err)

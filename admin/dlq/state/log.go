@@ -18,6 +18,8 @@ import (
 // ErrMissing is that the state topic does not exist.
 var ErrMissing = errors.New("the topic does not exist: create it with kconsume topics apply")
 
+var errAnew = errors.New("it was made anew: what it said is forgotten")
+
 const (
 	followBytes   = 4 << 20
 	followWait    = time.Second // how long a broker holds an empty answer back
@@ -44,6 +46,9 @@ type Log struct {
 
 	client *kafka.Client
 	logger *slog.Logger
+
+	// life is the topic's that the view is of; Run's own.
+	life topics.ID
 
 	mu      sync.Mutex
 	view    *View
@@ -110,8 +115,8 @@ func (l *Log) follow(ctx context.Context) error {
 	l.mu.Lock()
 	at := l.view.Next
 	l.mu.Unlock()
-	if at == 0 || at > end {
-		at = 0
+	if at > end || l.life != lay.ID {
+		at, l.life = 0, lay.ID
 		l.forget()
 	}
 	most, looked := int32(followBytes), time.Now()
@@ -142,13 +147,8 @@ func (l *Log) follow(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if now.ID != lay.ID {
-				l.logger.Warn("the topic of dead letters' state was made anew: what it said is forgotten", "topic", l.Topic)
-				at, lay = 0, now
-				l.forget()
-				if end, err = l.end(ctx); err != nil {
-					return err
-				}
+			if now.ID != l.life {
+				return fmt.Errorf("read %s: %w", l.Topic, errAnew)
 			}
 			lay = now
 		}

@@ -142,6 +142,7 @@ type Job struct {
 	After  int64           `json:"after"`
 	Group  string          `json:"group"`
 	Digest string          `json:"digest"`
+	Origin string          `json:"origin"` // the process that began it
 	Runner string          `json:"runner"` // the process that works on it, "" = nobody
 	Writer string          `json:"writer"` // the process that wrote this entry
 	Seq    int64           `json:"seq"`    // the writer's own number of it

@@ -178,7 +178,7 @@ function rpc(code) {
 }
 
 function command(m) {
-  const text = m.header('do')?.toString() ?? 'ack';
+  const text = m.headers.find(h => h.key === 'do')?.value?.toString() ?? 'ack';
   return words(text, 1);
 }
 

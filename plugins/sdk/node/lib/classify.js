@@ -71,7 +71,7 @@ function textOf(err) {
 function causes(err, last) {
   const list = [];
   for (const e of tree(err)) {
-    const text = textOf(e);
+    const text = e instanceof Error || typeof e === 'string' ? textOf(e) : last; // others are no texts
     if (text === last) continue;
     last = text;
     if (list.push(text) === MAX_CAUSES) break;

@@ -38,6 +38,15 @@ class Drop extends VerdictError {
   }
 }
 
+/** For fetch, which has no error for a response that refuses. */
+class HttpError extends Error {
+  constructor(response) {
+    super(`HTTP ${response.status} ${response.statusText ?? ''}`.trim());
+    this.name = 'HttpError';
+    Object.defineProperty(this, 'response', { value: response }); // not for logs
+  }
+}
+
 /** Bytes that cannot be decoded, whatever is done to them. */
 class Poison extends VerdictError {
   constructor(message, rule, options) {
@@ -45,4 +54,4 @@ class Poison extends VerdictError {
   }
 }
 
-module.exports = { Drop, Permanent, Poison, Transient, verdict };
+module.exports = { Drop, HttpError, Permanent, Poison, Transient, verdict };

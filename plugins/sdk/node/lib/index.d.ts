@@ -52,7 +52,7 @@ export interface Message extends Call {
   readonly maxAttempts: number;
   /** "main", or the retry tier it came from, such as "retry.5s". */
   readonly stage: string;
-  /** The value of the first header of this name; undefined = there is none. */
+  /** The value of the last header of this name; undefined = there is none. */
   header(name: string): Buffer | null | undefined;
   /** The value decoded from JSON. One that cannot be decoded, null included, is a poison pill: it goes to the dead letters. */
   json<T = any>(): T;
@@ -140,4 +140,10 @@ export class Permanent extends Error {
 export class Drop extends Error {
   constructor(reason: string, options?: ErrorOptions);
   readonly code?: string;
+}
+
+/** For fetch, which has no error for a response that refuses: its status decides, and its Retry-After is heeded. */
+export class HttpError extends Error {
+  constructor(response: Response);
+  readonly response: Response;
 }

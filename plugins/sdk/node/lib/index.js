@@ -1,6 +1,6 @@
 'use strict';
 
-const { Drop, Permanent, Transient } = require('./errors');
+const { Drop, HttpError, Permanent, Transient } = require('./errors');
 const { serve, serveBatch } = require('./serve');
 
-module.exports = { Drop, Permanent, Transient, serve, serveBatch };
+module.exports = { Drop, HttpError, Permanent, Transient, serve, serveBatch };

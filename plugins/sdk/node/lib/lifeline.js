@@ -32,5 +32,5 @@ function leave() {
 function interrupt() {
   const session = new Session();
   session.connectToMainThread();
-  session.post('Runtime.evaluate', { expression: 'process.reallyExit(0)' });
+  session.post('Runtime.evaluate', { expression: 'process.exit(0)' });
 }

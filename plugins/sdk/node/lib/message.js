@@ -52,9 +52,9 @@ class Message {
     return this.#call.draining;
   }
 
-  /** The value of the first header of this name; undefined = there is none. */
   header(name) {
-    return this.headers.find(h => h.key === name)?.value;
+    for (let i = this.headers.length - 1; i >= 0; i--) if (this.headers[i].key === name) return this.headers[i].value;
+    return undefined;
   }
 
   json() {

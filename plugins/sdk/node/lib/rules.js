@@ -73,8 +73,16 @@ function statusOf(e) {
 function httpStatus(err) {
   const e = find(err, x => statusOf(x) !== undefined);
   const n = e && statusOf(e);
-  if (n === 0 || n === 408 || n === 425 || n === 429 || n >= 500) return TRANSIENT;
+  if (n === 0 || n === 408 || n === 425 || n === 429 || n >= 500) return { class: 'transient', retryAfter: retryAfterHeader(e) };
   return n >= 400 ? PERMANENT : undefined;
+}
+
+/** What a response asks for, in seconds: a number of them, or a date. */
+function retryAfterHeader(e) {
+  const headers = e.response?.headers;
+  const text = headers?.get?.('retry-after') ?? headers?.['retry-after'];
+  const seconds = text === undefined ? NaN : Number.isNaN(Number(text)) ? (Date.parse(text) - Date.now()) / 1000 : Number(text);
+  return seconds > 0 ? seconds : undefined;
 }
 
 const GRPC = ['OK', 'Canceled', 'Unknown', 'InvalidArgument', 'DeadlineExceeded', 'NotFound', 'AlreadyExists', 'PermissionDenied',

@@ -20,13 +20,13 @@ test('the contract is the one of kconsume', () => {
 
 test('a message has all that the record has', async () => {
   let seen;
-  const headers = [{ key: 'a', value: '1' }, { key: Buffer.from([0x78, 0xff]), value: null }, { key: '', value: '' }];
+  const headers = [{ key: 'a', value: '0' }, { key: 'a', value: '1' }, { key: Buffer.from([0x78, 0xff]), value: null }, { key: '', value: '' }];
   const record = { id: 'an id', topic: 'größe', partition: 3, offset: 2 ** 52, key: '', value: null, time: new Date(5), attempt: 2, maxAttempts: 4, stage: 'retry.5s', headers };
   await run(m => { seen = m; }, [record], { timeout: 60 });
   const { id, topic, partition, offset, key, value, time, attempt, maxAttempts, stage } = seen;
   assert.deepEqual({ id, topic, partition, offset, key, value, time, attempt, maxAttempts, stage, headers },
     { ...record, key: Buffer.alloc(0) });
-  assert.deepEqual(seen.headers[1], { key: 'x\ufffd', rawKey: Buffer.from([0x78, 0xff]), value: null });
+  assert.deepEqual(seen.headers[2], { key: 'x\ufffd', rawKey: Buffer.from([0x78, 0xff]), value: null });
   assert.deepEqual([seen.header('a'), seen.header(''), seen.header('b')], [Buffer.from('1'), Buffer.alloc(0), undefined]);
   assert.ok(seen.timeLeft > 0 && seen.timeLeft <= 60_000);
   await run(m => { seen = m; }, [{ time: null }]);
@@ -68,11 +68,11 @@ test('emitted records, null and empty kept apart', async () => {
 });
 
 test('texts are cut, and half a surrogate pair ends no stream', async () => {
-  const answers = await run(m => { throw new Permanent(m.value.toString() + '\ud83d', { code: 'c'.repeat(1000), cause: new Error('ä'.repeat(9000)) }); },
+  const answers = await run(m => { throw new Permanent(m.value.toString() + '\ud83d', { code: 'c'.repeat(1000), cause: new Error('€'.repeat(9000)) }); },
     [{ value: 'bad ' }, { value: 'ä'.repeat(9000) }]);
   assert.equal(answers[0].message, 'bad \ufffd');
   assert.equal(answers[0].code.length, 256);
-  assert.equal(answers[0].causes[0], 'ä'.repeat(4096));
+  assert.equal(answers[0].causes[0], '€'.repeat(2730)); // not within a character
   assert.equal(answers[1].message, 'ä'.repeat(4096));
 });
 
@@ -81,6 +81,19 @@ test('large verdicts go in frames of their own, a too large one is told', async 
   const answers = await run(m => m.emit({ topic: 'out', value: Buffer.alloc(sizes[m.offset]) }), sizes.map(() => ({})));
   assert.deepEqual(answers.map(a => a.emitted[0]?.value.length), [1 << 20, 3 << 20, 10, undefined, 20 << 20]);
   assert.deepEqual([answers[3].class, answers[3].rule], ['permanent', 'emitted-size']);
+});
+
+test('verdicts come in frames of about 1 MiB, and headers byte for byte', async () => {
+  const host = await connect(m => m.emit({ topic: 'out', value: Buffer.alloc(600_000), headers: m.headers }));
+  try {
+    const odd = Buffer.from([0x78, 0xff]);
+    await host.deliver({}, [1, 2, 3, 4].map(handle => ({ handle, headers: [{ key: odd, value: undefined }] })));
+    await host.answered(4);
+    assert.equal(host.frames, 4);
+    assert.deepEqual(host.answers.get(4).emitted[0].headers, [{ key: odd }]);
+  } finally {
+    host.close();
+  }
 });
 
 test('at most concurrency calls at once, and all of them', async () => {

@@ -11,6 +11,7 @@ const { definition, listen, newServer } = require('../lib/service');
 class Host {
   answers = new Map(); // by handle: "ack" or a verdict
   ended = [];
+  frames = 0; // of answers
   #closers;
   #client;
   #stream;
@@ -28,7 +29,7 @@ class Host {
       this.#changed();
     });
     this.#stream.on('data', frame => {
-      if (frame.hello) this.hello = frame.hello;
+      if (!frame.hello) this.frames++;
       for (const h of frame.acked) this.#note(h, 'ack');
       for (const v of frame.verdicts) this.#note(v.handle, v);
       this.ended.push(...frame.ended);

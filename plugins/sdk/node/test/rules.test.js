@@ -14,7 +14,7 @@ const axios = require('axios');
 const pg = require('pg');
 const { classify } = require('../lib/classify');
 const { definition } = require('../lib/service');
-const { Drop, Permanent, Transient } = require('..');
+const { Drop, HttpError, Permanent, Transient } = require('..');
 
 const thrown = async f => {
   try {
@@ -113,11 +113,19 @@ test('network, with fetch, axios, net and dns', async () => {
 });
 
 test('status, with axios', async () => {
-  const server = http.createServer((request, response) => response.writeHead(Number(request.url.slice(1))).end());
+  const server = http.createServer((request, response) => response.writeHead(Number(request.url.slice(1, 4)), request.headers.wish && { 'Retry-After': request.headers.wish }).end());
   await serving(server, async address => {
     for (const [status, verdict] of [[408, 'transient'], [425, 'transient'], [429, 'transient'], [500, 'transient'], [503, 'transient'], [400, 'permanent'], [404, 'permanent']]) {
-      expect(await thrown(() => axios.get(`http://${address}/${status}`)), { class: verdict, rule: 'status', code: String(status) });
+      expect(await thrown(() => axios.get(`http://${address}/${status}`)), { class: verdict, rule: 'status', code: String(status), retryAfter: undefined });
     }
+    const asking = wish => thrown(() => axios.get(`http://${address}/429`, { headers: { wish } }));
+    expect(await asking('90'), { class: 'transient', retryAfter: 90 });
+    expect(await asking('soon'), { class: 'transient', retryAfter: undefined });
+    const { retryAfter } = classify(await asking(new Date(Date.now() + 3_600_000).toUTCString()));
+    assert.ok(retryAfter > 3000 && retryAfter <= 3600, String(retryAfter));
+    const fetched = async (status, headers) => new HttpError(await fetch(`http://${address}/${status}`, { headers }));
+    expect(await fetched(503, { wish: '7' }), { class: 'transient', rule: 'status', code: '503', retryAfter: 7, message: 'HTTP 503 Service Unavailable' });
+    expect(new Error('own', { cause: await fetched(404) }), { class: 'permanent', rule: 'status', code: '404', causes: ['HTTP 404 Not Found'] });
   });
 });
 

@@ -1,5 +1,5 @@
 // An author's program, for the compiler only.
-import { Drop, Permanent, Transient, serve, serveBatch, type Message } from '@kconsume/handler';
+import { Drop, HttpError, Permanent, Transient, serve, serveBatch, type Message } from '@kconsume/handler';
 import { run } from '@kconsume/handler/testing';
 
 class Declined extends Error {}
@@ -9,7 +9,8 @@ async function handle(m: Message) {
   if (m.key === null) throw new Drop('no key');
   if (order.total < 0) throw new Permanent('negative', { code: 'validation', cause: new Error('x') });
   if (m.header('x')?.toString() === 'busy' || m.timeLeft < 5) throw new Transient(new Error('busy'), { retryAfter: 1.5 });
-  await fetch('http://127.0.0.1', { signal: m.signal });
+  const response = await fetch('http://127.0.0.1', { signal: m.signal });
+  if (!response.ok) throw new HttpError(response);
   m.draining.throwIfAborted();
   m.emit({ topic: 'out', key: m.key, value: 'text', headers: m.headers });
   // @ts-expect-error a handler must not change its message

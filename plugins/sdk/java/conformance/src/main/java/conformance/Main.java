@@ -69,7 +69,7 @@ public final class Main {
   /** A command and the rest of its line. */
   private record Command(String name, String rest) {
     static Command of(Message m) {
-      byte[] line = m.header("do").map(Header::value).orElse(null);
+      byte[] line = m.headers().stream().filter(h -> h.key().equals("do")).findFirst().map(Header::value).orElse(null);
       String text = line == null ? "ack" : new String(line, StandardCharsets.UTF_8);
       String[] parts = text.split(" ", 2);
       return new Command(parts[0], parts.length > 1 ? parts[1] : "");

@@ -34,6 +34,8 @@ final class Main {
 
   static final int MAX_FRAME = 256 << 20; // received, in bytes
   private static final int WINDOW = 8 << 20; // of HTTP/2's flow control: frames of 1 MiB without waiting
+  private static final int S_IFMT = 0170000; // the kind of a file in its mode
+  private static final int S_IFIFO = 0010000;
   private static final int MAX_SOCKET_PATH = 107; // in bytes
 
   // As in sysexits.h.
@@ -149,9 +151,8 @@ final class Main {
 
   private static boolean isPipe(int fd) {
     try {
-      Path p = descriptor(fd);
-      return !Files.isSymbolicLink(p) || Files.readSymbolicLink(p).toString().startsWith("pipe:");
-    } catch (IOException e) {
+      return ((int) Files.getAttribute(descriptor(fd), "unix:mode") & S_IFMT) == S_IFIFO;
+    } catch (IOException | UnsupportedOperationException e) {
       return false;
     }
   }

@@ -50,9 +50,9 @@ public final class Message {
     return record.headers;
   }
 
-  /** The first header of this name. */
+  /** The last header of this name. */
   public Optional<Header> header(String name) {
-    return record.headers.stream().filter(h -> h.key().equals(name)).findFirst();
+    return record.headers.stream().filter(h -> h.key().equals(name)).reduce((earlier, later) -> later);
   }
 
   /** The origin record's timestamp; null where it has none. */

@@ -57,6 +57,8 @@ class HandlerTest {
     assertEquals(Instant.ofEpochMilli(5), m.time());
     assertEquals(List.of(new Header("a", new byte[0]), odd), m.headers());
     assertEquals("x\ufffd", m.headers().get(1).key());
+    assertEquals(odd, m.header("x\ufffd").orElseThrow());
+    assertTrue(m.header("b").isEmpty());
     assertTrue(m.timeLeft().orElseThrow().compareTo(Duration.ofMinutes(1)) <= 0);
     run(seen::set, TestRecord.empty().time(null));
     assertNull(seen.get().time());
