@@ -45,7 +45,7 @@ race: ## the same with the race detector
 
 .PHONY: suite
 suite: need ## run the tests on real Kafka
-	go test -count=1 -p 1 ./test/...
+	go test -count=1 -p 1 -timeout 20m ./test/...
 
 .PHONY: sim
 sim: ## play SEEDS simulated histories from FIRST_SEED on; ARGS=-planted: see that planted bugs are caught
