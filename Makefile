@@ -92,7 +92,7 @@ generate: ## generate the code of the handler protocol
 .PHONY: need
 need: # what the tests need beside Go: a C compiler for the race detector, Java and Maven for Kafka, kcat, the languages of handlers, a database, a browser
 	@tools/need.sh gcc=build-essential javac=default-jdk-headless mvn=maven kcat=kcat python3=python3 node=nodejs npm=npm \
-	  pg_ctlcluster=postgresql chromium=chromium
+	  pg_ctlcluster=postgresql chromium=chromium promtool=prometheus prometheus-alertmanager=prometheus-alertmanager
 
 .PHONY: clean
 clean: ## delete what was built

@@ -2,7 +2,11 @@
 // a key, an offset or a text: its labels are topics, stages and bounded words.
 package metrics
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // Outcome says what became of one delivery.
 type Outcome string
@@ -69,7 +73,8 @@ func NewEngine(r prometheus.Registerer) *Engine {
 		Retries:     counter("kconsume_retries_scheduled_total", "Records written to a retry tier.", "topic", "tier"),
 		Lateness: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "kconsume_retry_lateness_seconds", Help: "Time from a retry's due time to its delivery.",
-			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
+			Buckets:                     []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
+			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
 		}, []string{"topic", "stage"}),
 		InFlight:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "kconsume_in_flight", Help: "Deliveries sent to the handler and not yet answered."}),
 		Buffered:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "kconsume_buffer_bytes", Help: "Bytes fetched and not yet settled."}),

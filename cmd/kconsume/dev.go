@@ -85,16 +85,22 @@ func runDev(ctx context.Context, in *invocation) error {
 			if err != nil {
 				return dev.Around{}, err
 			}
-			if err := ends.serve(d, o, registry, logger); err != nil {
-				o.close()
-				return dev.Around{}, err
-			}
-			g, err := openGateway(ends.admin.Path(), "127.0.0.1:0")
+			seen, err := observe(d, o, c, in.opts.List("critical"), registry)
 			if err != nil {
 				o.close()
 				return dev.Around{}, err
 			}
-			around := dev.Around{Console: g.link(), End: func() { g.close(); o.close() }}
+			end := func() { seen.close(); o.close() }
+			if err := ends.serve(d, o, registry, logger); err != nil {
+				end()
+				return dev.Around{}, err
+			}
+			g, err := openGateway(ends.admin.Path(), "127.0.0.1:0")
+			if err != nil {
+				end()
+				return dev.Around{}, err
+			}
+			around := dev.Around{Console: g.link(), End: func() { g.close(); end() }}
 			if address := ends.metricsAddress(); address != "" {
 				around.Metrics = "http://" + address + "/metrics"
 			}

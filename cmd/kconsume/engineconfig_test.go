@@ -25,7 +25,7 @@ func settings(t *testing.T, vars map[string]string) *option.Set {
 func TestEverySettingReachesTheEngine(t *testing.T) {
 	base := engineConfig(settings(t, nil))
 	elsewhere := map[string]bool{ // read by the process itself
-		"config": true, "log-level": true, "log-format": true, "metrics": true, "admin": true, "admin-tokens": true, "admin-users": true, "admin-tls-cert": true, "admin-tls-key": true, "admin-client-ca": true, "state-dir": true,
+		"config": true, "log-level": true, "log-format": true, "metrics": true, "admin": true, "admin-tokens": true, "admin-users": true, "admin-tls-cert": true, "admin-tls-key": true, "admin-client-ca": true, "state-dir": true, "critical": true,
 		"handler": true, "handler-dir": true, "handler-sha256": true, "handler-arg": true, "handler-procs": true, "handler-tls": true, "handler-env": true,
 	}
 	other := map[option.Kind]string{

@@ -23,6 +23,7 @@ import (
 	"github.com/kconsume/kconsume/cmd/kconsume/internal/option"
 	"github.com/kconsume/kconsume/engine"
 	"github.com/kconsume/kconsume/metrics"
+	"github.com/kconsume/kconsume/metrics/collect"
 	"github.com/kconsume/kconsume/plugin/host"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -88,7 +89,9 @@ func run(ctx context.Context, in *invocation) error {
 	defer upgradeOn(hangups, h, in, logger)()
 	c := engineConfig(in.opts)
 	registry := newRegistry()
-	c.Deliverer, c.Logger, c.Registerer = h, logger, registry
+	timed := collect.NewTimed(h, registry, c.Topics)
+	defer timed.Close()
+	c.Deliverer, c.Logger, c.Registerer = timed, logger, registry
 	if c.StateFile, err = stateFile(in, c.Group, logger); err != nil {
 		return errors.Join(err, stopHandler(h))
 	}
@@ -102,6 +105,11 @@ func run(ctx context.Context, in *invocation) error {
 		return errors.Join(err, stopHandler(h))
 	}
 	defer o.close()
+	seen, err := observe(d, o, c, in.opts.List("critical"), registry)
+	if err != nil {
+		return errors.Join(err, stopHandler(h))
+	}
+	defer seen.close()
 	if err := ends.serve(d, o, registry, logger); err != nil {
 		return errors.Join(err, stopHandler(h))
 	}

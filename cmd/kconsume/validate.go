@@ -61,7 +61,9 @@ func once(errs []error) []error {
 }
 
 // validSettings holds the settings against one another.
-func validSettings(in *invocation) error { return validConfig(engineConfig(in.opts)) }
+func validSettings(in *invocation) error {
+	return errors.Join(validConfig(engineConfig(in.opts)), validCritical(in.opts))
+}
 
 func validConfig(c engine.Config) error {
 	c.Handler = plugin.HandlerFunc(func(context.Context, *plugin.Message) error { return nil }) // stands for the process

@@ -143,6 +143,8 @@ func service() []Option {
 	return []Option{
 		{Name: "metrics", Arg: "HOST:PORT", Default: "127.0.0.1:9464", Empty: true, Use: Run, Check: checkHostPort,
 			Help: "address of /metrics, /livez and /readyz; empty = off"},
+		{Name: "critical", Kind: List, Arg: "NAME,...", Use: Run,
+			Help: "main topic of which one dead letter is an incident already: alerts fire for the first one; commas separate, repeatable"},
 		{Name: "state-dir", Arg: "DIR", Use: Run,
 			Help: "where it remembers what it had in hand when it died (default: $STATE_DIRECTORY, /var/lib/kconsume for root, else kconsume in $XDG_STATE_HOME or ~/.local/state)"},
 		{Name: "admin", Arg: "unix:PATH|tcp:HOST:PORT", Use: Run | Status, Computed: adminSocket, Check: checkAdmin,
