@@ -18,19 +18,20 @@ func TestKillerAmongFiveHundred(t *testing.T) {
 			const n = 500
 			cfg := config(t, "serve")
 			cfg.Procs = procs
+			cfg.BackoffMax = time.Hour // it is not tried again just because nothing else comes
 			e := start(t, cfg)
 			values := slices.Repeat([]string{"ok"}, n)
 			values[377] = "exit"
 			values[20] = "tell"
 			e.send(0, values...)
-			// What it takes to prove the guilt comes later.
+			// What it takes to prove the guilt goes on coming.
+			extra := uint64(0)
 			eventually(t, "it is found", func() bool {
-				s := e.Status()
-				return s.Blamed == 1 || s.InFlight == 0 && s.Waiting == 1
+				e.send(n+extra, "ok")
+				extra++
+				e.await(func() bool { return e.acked[n+extra-1] == 1 })
+				return e.Status().Blamed == 1
 			})
-			e.send(n, "ok")
-			e.await(func() bool { return len(e.acked) > n-2 })
-			e.send(n+1, "ok")
 			v := e.verdict(377).Verdict
 			want := plugin.Verdict{Class: plugin.ClassPermanent, Reason: plugin.ReasonHandlerCrash, Code: "handler_crash", Rule: ruleHost, Message: v.Message}
 			if v.Class != want.Class || v.Reason != want.Reason || v.Code != want.Code || v.Rule != want.Rule ||
@@ -40,7 +41,7 @@ func TestKillerAmongFiveHundred(t *testing.T) {
 			if m := e.verdict(20).Verdict.Message; !strings.Contains(m, "attempt 1") {
 				t.Errorf("delivered again as %q", m)
 			}
-			e.await(func() bool { return len(e.acked) == n })
+			e.await(func() bool { return len(e.acked) == n-2+int(extra) })
 			for h, times := range e.acked {
 				if times != 1 || len(e.answers[h]) > 0 {
 					t.Errorf("delivery %d was acknowledged %d times, other answers %v", h, times, e.answers[h])
@@ -55,6 +56,27 @@ func TestKillerAmongFiveHundred(t *testing.T) {
 			}
 			t.Logf("found after %d crashes: %s", s.Restarts, v.Message)
 		})
+	}
+}
+
+// TestKillerWhereLittleComes: one record at a time, each after the one before.
+func TestKillerWhereLittleComes(t *testing.T) {
+	cfg := config(t, "serve")
+	cfg.BackoffMax = time.Hour // it is not tried again just because nothing else comes
+	e := start(t, cfg)
+	e.send(0, "exit")
+	next := uint64(1)
+	eventually(t, "it is found", func() bool {
+		e.send(next, "ok")
+		e.await(func() bool { return e.acked[next] == 1 })
+		next++
+		return e.Status().Blamed == 1
+	})
+	if v := e.verdict(0).Verdict; v.Reason != plugin.ReasonHandlerCrash {
+		t.Errorf("verdict %+v", v)
+	}
+	if s := e.Status(); s.Restarts > 12 {
+		t.Errorf("%d crashes", s.Restarts)
 	}
 }
 
@@ -138,7 +160,7 @@ func TestThousandCrashesLeaveNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes many processes")
 	}
-	const hosts, records = 5, 50
+	const hosts, records = 5, 300
 	crashes := 200 // of each
 	if raced {
 		crashes = 40

@@ -67,7 +67,7 @@ func (h *Host) fill(p *process, f *wire.HostFrame) {
 		may, p.pace.share = s.tries, 0
 	case allowProbe:
 		handle, ok := h.leastSuspected()
-		if !ok {
+		if !ok || !h.patient(p, handle) {
 			return
 		}
 		s.probe(handle)
@@ -100,6 +100,21 @@ func (h *Host) leastSuspected() (handle uint64, ok bool) {
 		}
 	}
 	return handle, ok
+}
+
+// patient reports whether a delivery may be tried as a probe on p. One that has
+// killed a process alone is given time: each crash doubles it as it does the
+// wait for the next process, but this one is there for what comes meanwhile.
+func (h *Host) patient(p *process, handle uint64) bool {
+	rank := h.suspects.rank(handle)
+	if rank < lastRank {
+		return true
+	}
+	wait := h.cfg.BackoffMax
+	if doublings := rank - lastRank; doublings < 20 {
+		wait = min(wait, h.cfg.BackoffMin<<doublings)
+	}
+	return time.Since(p.began) >= wait
 }
 
 // share is how many deliveries one process may have in hand, 0 = all: so many
@@ -155,6 +170,9 @@ func (h *Host) overdue(p *process, now time.Time, sinceLast time.Duration) strin
 	defer h.mu.Unlock()
 	if sinceLast > 2*h.cfg.beat {
 		p.stalled += sinceLast - h.cfg.beat
+	}
+	if h.suspects.probing() {
+		p.nudge() // see patient
 	}
 	d := h.ledger.overdue(p.hand, now.Add(-p.stalled))
 	if d == nil {

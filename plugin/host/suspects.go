@@ -6,6 +6,9 @@ import "slices"
 // that delivery is suspected.
 const crashesBeforeSearch = 2
 
+// lastRank parts those that killed a process alone from the others; see rank.
+const lastRank = 1 << 20
+
 // suspects finds out which delivery kills the handler's process, if one does.
 // It decides only: it is told what was answered and what a process had when it
 // died, and tells what a process may be sent.
@@ -27,7 +30,8 @@ const crashesBeforeSearch = 2
 // Where two kill a process alone, one after the other, or one does so three
 // times, with nothing answered in between, or where a process dies twice with
 // nothing in hand, the handler itself is failing: nobody is suspected, and
-// single deliveries are tried until one is answered.
+// single deliveries are tried until one is answered. One that has killed a
+// process alone comes last among these, and not soon: another one may arrive.
 //
 // It is not safe for concurrent use. The zero value is ready.
 type suspects struct {
@@ -173,12 +177,17 @@ func (s *suspects) tries(handle uint64) bool { _, ok := s.trial.set[handle]; ret
 
 func (s *suspects) free(handle uint64) bool { r := s.records[handle]; return r == nil || !r.held }
 
-// rank orders deliveries for a probe: the lowest first.
+// rank orders deliveries for a probe: the lowest first. From lastRank on it has
+// killed a process alone.
 func (s *suspects) rank(handle uint64) int {
-	if r := s.records[handle]; r != nil {
-		return r.crashes
+	switch r := s.records[handle]; {
+	case r == nil:
+		return 0
+	case r.alone:
+		return lastRank + r.crashes
+	default:
+		return min(r.crashes, lastRank-1)
 	}
-	return 0
 }
 
 func (s *suspects) record(handle uint64) *suspicion {
@@ -279,6 +288,7 @@ func (s *suspects) died(d death) (step bool) {
 		s.trial = trial{}
 	}
 	if s.emptyDeaths > 1 {
+		s.excuse()
 		s.fail()
 	}
 	return step && !s.failing
@@ -354,6 +364,9 @@ func (s *suspects) single(handle uint64, first bool) {
 	other := s.streak > 0 && s.lastSingle != handle
 	s.streak++
 	s.lastSingle = handle
+	if other {
+		s.excuse()
+	}
 	if other || s.streak > 2 {
 		s.fail()
 	}
@@ -377,8 +390,15 @@ func (s *suspects) release(set []uint64) {
 	}
 }
 
+// excuse: what killed a process alone so far did so as any other would have.
+func (s *suspects) excuse() {
+	for _, r := range s.records {
+		r.singles = 0
+	}
+}
+
 // fail ends every search: it is the handler. What killed a process alone is
-// still to be tried again one day, as if it had not.
+// still to be tried again one day.
 func (s *suspects) fail() {
 	s.failing = true
 	s.trial, s.hunts = trial{}, nil
@@ -387,7 +407,6 @@ func (s *suspects) fail() {
 		if r.held = r.alone; r.held {
 			s.aside = append(s.aside, handle)
 		}
-		r.singles = 0
 	}
 	slices.Sort(s.aside)
 }

@@ -23,9 +23,12 @@ func script(mode, version string) string {
 	return fmt.Sprintf("#!/bin/sh\n%s=%s %s=%s exec %s\n", helperEnv, mode, versionEnv, version, os.Args[0])
 }
 
-// install replaces a file by rename.
+// install replaces a file by rename. No process is forked meanwhile: it would
+// hold the file open for writing until it executes another one.
 func install(t testing.TB, path, content string, mode os.FileMode) {
 	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	if err := os.WriteFile(path+".new", []byte(content), mode); err != nil {
 		t.Fatal(err)
 	}
