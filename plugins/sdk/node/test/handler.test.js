@@ -193,16 +193,16 @@ test('a host that hangs up has its calls cancelled', async () => {
 });
 
 test('calls that never wait leave beats their turn', async () => {
-  let over = false;
+  let calls = 0;
   const host = await connect(async () => {
+    calls++;
     for (const end = performance.now() + 1; performance.now() < end;);
   });
   try {
     await host.deliver({ concurrency: 4 }, Array.from({ length: 300 }, (_, i) => ({ handle: i })));
     await host.beat(7);
-    over = host.answers.size === 300;
+    assert.ok(calls < 300, `the beat came back after ${calls} calls`);
     await host.answered(300);
-    assert.equal(over, false);
   } finally {
     host.close();
   }

@@ -227,7 +227,7 @@ test('anything can be thrown', () => {
   expect(hostile, { class: 'permanent' });
   const loop = new Error('loop');
   loop.cause = loop;
-  expect(loop, { causes: [] });
+  expect(loop, { rule: 'unknown', causes: [] });
   let deep = new Error('0');
   for (let i = 1; i < 5000; i++) deep = new Error(String(i), { cause: deep });
   assert.equal(classify(deep).causes.length, 16);
