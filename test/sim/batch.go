@@ -23,28 +23,36 @@ func decodeBatch(raw []byte) ([]kmsgRecord, error) {
 	if err := b.ReadFrom(raw); err != nil {
 		return nil, fmt.Errorf("read a batch: %w", err)
 	}
-	body, err := kgo.DefaultDecompressor().Decompress(b.Records, kgo.CompressionCodecType(b.Attributes&7))
-	if err != nil {
-		return nil, fmt.Errorf("decompress a batch: %w", err)
-	}
 	out := make([]kmsgRecord, 0, b.NumRecords)
-	for range b.NumRecords {
-		size, n := binary.Varint(body)
-		if n <= 0 || size < 0 || int64(len(body)-n) < size {
-			return nil, errors.New("a batch ends within a record")
-		}
-		var r kmsg.Record
-		if err := r.ReadFrom(body[:n+int(size)]); err != nil {
-			return nil, fmt.Errorf("read a record: %w", err)
-		}
-		body = body[n+int(size):]
+	err := eachRecord(&b, func(_ []byte, r *kmsg.Record) {
 		one := kmsgRecord{key: r.Key, value: r.Value, timestamp: b.FirstTimestamp + r.TimestampDelta64}
 		for _, h := range r.Headers {
 			one.headers = append(one.headers, header{h.Key, h.Value})
 		}
 		out = append(out, one)
+	})
+	return out, err
+}
+
+// eachRecord goes over the records of a batch, each with its bytes.
+func eachRecord(b *kmsg.RecordBatch, f func(raw []byte, r *kmsg.Record)) error {
+	body, err := kgo.DefaultDecompressor().Decompress(b.Records, kgo.CompressionCodecType(b.Attributes&7))
+	if err != nil {
+		return fmt.Errorf("decompress a batch: %w", err)
 	}
-	return out, nil
+	for range b.NumRecords {
+		size, n := binary.Varint(body)
+		if n <= 0 || size < 0 || int64(len(body)-n) < size {
+			return errors.New("a batch ends within a record")
+		}
+		var r kmsg.Record
+		if err := r.ReadFrom(body[:n+int(size)]); err != nil {
+			return fmt.Errorf("read a record: %w", err)
+		}
+		f(body[:n+int(size)], &r)
+		body = body[n+int(size):]
+	}
+	return nil
 }
 
 // decodeProduce reads a produce request from its frame, length in front.
@@ -71,13 +79,26 @@ func decodeProduce(frame []byte) (*kmsg.ProduceRequest, error) {
 // decodeProduced reads the answer to a produce request from its frame.
 func decodeProduced(version int16, frame []byte) (*kmsg.ProduceResponse, error) {
 	res := kmsg.NewPtrProduceResponse()
+	_, err := decodeAnswer(res, version, frame)
+	return res, err
+}
+
+// decodeFetched reads the answer to a fetch from its frame, and tells where its
+// body begins.
+func decodeFetched(version int16, frame []byte) (*kmsg.FetchResponse, int, error) {
+	res := kmsg.NewPtrFetchResponse()
+	at, err := decodeAnswer(res, version, frame)
+	return res, at, err
+}
+
+func decodeAnswer(res kmsg.Response, version int16, frame []byte) (body int, err error) {
 	res.SetVersion(version)
 	at := 8
 	if res.IsFlexible() {
 		at++
 	}
 	if at > len(frame) {
-		return nil, errors.New("an answer without a body")
+		return at, errors.New("an answer without a body")
 	}
-	return res, res.ReadFrom(frame[at:])
+	return at, res.ReadFrom(frame[at:])
 }

@@ -54,7 +54,7 @@ func (l *ledger) sent(m *member, ds []plugin.Delivery) {
 func (l *ledger) sentOne(m *member, pd *plugin.Delivery) {
 	msg := &pd.Message
 	topic, known := topicOfStage(msg.Stage)
-	rec := l.input(msg.Partition, msg.Offset)
+	rec := l.input(msg.Partition, msg.Offset, unixMS(msg.Time))
 	if !known || rec == nil || rec.aborted || msg.Topic != mainTopic {
 		l.violate("I2", "%s: a delivery of %s/%d offset %d from stage %q, which was not produced", m.name, msg.Topic, msg.Partition, msg.Offset, msg.Stage)
 		return
@@ -64,6 +64,7 @@ func (l *ledger) sentOne(m *member, pd *plugin.Delivery) {
 	d.step = rec.in.step(max(1, msg.Attempt))
 	l.checkContent(m, rec, msg)
 	l.checkOrder(d)
+	l.checkAsked(m, rec, "sent")
 	if d.tenure = l.tenureOf(m, d.stage); d.tenure != nil {
 		l.checkCopies(d)
 	} else {
@@ -84,7 +85,7 @@ func (l *ledger) checkContent(m *member, rec *record, msg *plugin.Message) {
 		own[i] = header{h.Key, h.Value}
 	}
 	if !sameBytes(msg.Key, rec.in.Key) || !sameBytes(msg.Value, rec.in.Value) || !sameHeaders(own, headersOf(rec.in.Headers)) ||
-		unixMS(msg.Time) != rec.timestamp || msg.ID != "" && msg.ID != rec.id() {
+		msg.ID != "" && msg.ID != rec.id() {
 		l.violate("I9", "%s: %s was sent as %q with key %q, value %q, headers %q, time %d", m.name, rec.id(), msg.ID, msg.Key, msg.Value, msg.Headers, unixMS(msg.Time))
 	}
 }
@@ -115,7 +116,7 @@ func (l *ledger) checkCopies(d *delivery) {
 		l.violate("I5", "%s: %s was sent from %v as attempt %d, and there is none with %d failed ones", d.member.name, d.rec.id(), d.stage, d.attempt, d.attempt-1)
 	case above == 0:
 		l.violate("I7", "%s: %s was sent from %v below what was committed (%d) when the member came to own it", d.member.name, d.rec.id(), d.stage, d.tenure.base)
-	case above <= already:
+	case above <= already && d.stage.topic != l.unsure:
 		l.violate("I7", "%s: %s was sent from %v as attempt %d for the %d. time in one tenure (%v), and there are %d copies", d.member.name, d.rec.id(), d.stage, d.attempt, already+1, d.tenure.id, above)
 	case due <= already:
 		l.violate("I6", "%s: %s was sent from %v as attempt %d before it was due", d.member.name, d.rec.id(), d.stage, d.attempt)
@@ -168,13 +169,13 @@ func (l *ledger) checkOrder(d *delivery) {
 	if !ordered {
 		return
 	}
-	if d.stage.topic != mainTopic || len(d.rec.sent) > 0 {
+	if d.stage.topic != mainTopic || len(d.rec.sent) > 0 || l.unsure == mainTopic || l.former[d.rec.id()] != nil {
 		return
 	}
 	list := l.inputs[d.stage]
 	for o := d.rec.offset - 1; o >= 0; o-- {
 		r := list[o]
-		if r == nil || r.aborted || l.schedule.Order == engine.OrderKey && !sameBytes(r.in.Key, d.rec.in.Key) {
+		if r == nil || r.aborted || (r.compacted || r.gone) && len(r.sent) == 0 || l.schedule.Order == engine.OrderKey && !sameBytes(r.in.Key, d.rec.in.Key) {
 			continue
 		}
 		if len(r.sent) == 0 {
@@ -207,7 +208,7 @@ func (l *ledger) sameOrder(a, b *delivery) bool {
 func (l *ledger) began(m *member, msg *plugin.Message) *delivery {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	rec := l.input(msg.Partition, msg.Offset)
+	rec := l.input(msg.Partition, msg.Offset, unixMS(msg.Time))
 	if m.crashed || rec == nil {
 		return nil
 	}

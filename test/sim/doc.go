@@ -4,7 +4,8 @@
 // answer, every fault, crash and stop, and when.
 //
 //	seed ─ Schedule ─▶ slots start, crash and stop members ─▶ link: each member's own wire to the brokers
-//	                   faults: on a member's wire, on a broker, in a broker's answers
+//	                   faults: on a member's wire, on a broker, in a broker's answers, of the member itself
+//	                   special histories of some seeds: a topic grows, or is made anew
 //	producer ─▶ brokers ◀─ engines ─▶ handlers (verdicts by the script of each record)
 //	              │            │            │
 //	              └────── ledger ◀──────────┘   the checker's only knowledge
@@ -17,6 +18,8 @@
 //
 //	I1  At the end every input was acknowledged or dropped by a handler, or is in
 //	    the DLQ, and every stage is committed to its end. Before that I3 holds it.
+//	    Nobody has to account for what compaction or retention took, or what was in
+//	    a topic that was deleted, before anybody was done with it.
 //	I2  A delivery is of a position that a topic holds, and a forward of an input
 //	    that a handler of the same member has failed (or of a waiting record that
 //	    a stopping member writes again).
@@ -44,7 +47,8 @@
 //	I10 A stop ends within DrainTimeout and stopSlack, and once the faults are over
 //	    everything is drained within drainBound, in virtual time.
 //	I11 Aborted records and markers of transactions are never delivered and commits
-//	    pass them.
+//	    pass them, as they pass what compaction and retention took. A broker's word
+//	    that an offset is out of range, where it is not, changes nothing.
 //
 // # I7, the bound on duplicates
 //
@@ -63,10 +67,27 @@
 //   - A member writes a failed delivery on again only as long as no answer of the
 //     broker has told it of success (a waiting record that is written to the end
 //     of its tier at a stop aside).
+//   - A member that stood still for a good part of its session delivers nothing,
+//     and forwards nothing that it was not already writing, before the group has
+//     heard from it (see still).
 //   - In the quiet time after the faults, in which members are stopped and
 //     started in turn and all at once, there are no duplicates at all, and what
 //     was settled is committed within the commit interval and promptSlack: that is
 //     how far a commit may lag behind where nothing fails.
+//
+// # A topic made anew
+//
+// Its offsets mean other records from then on, and brokers know commits by names
+// only. Until members have had time to notice (noticed), what they send and commit
+// of it may be of the old one, and I3, I4, I7 and I8 of it are not asked for. From
+// then on they are, from its beginning.
+//
+// # What is judged when
+//
+// Messages are held up, by seconds. So what a member sends is judged by what it
+// knew when it sent it, what a broker takes by what the topics hold when it takes
+// it, and an answer counts as known to a member only where it cannot have given up
+// waiting for it (promptly).
 //
 // # What is not determined by the seed
 //

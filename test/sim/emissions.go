@@ -37,7 +37,8 @@ func (l *ledger) parseEmission(tp topicPartition, r *kmsgRecord) (*record, int, 
 	}
 	partition, _ := strconv.Atoi(fields[1])
 	offset, _ := strconv.ParseInt(fields[2], 10, 64)
-	rec := l.input(int32(partition), offset)
+	timestamp, _ := strconv.ParseInt(fields[3], 10, 64)
+	rec := l.input(int32(partition), offset, timestamp)
 	if rec == nil || rec.id() != id || n < 0 || n >= rec.in.Emits {
 		return nil, 0, fmt.Errorf("an emission with the id %q", r.headers[0].value)
 	}

@@ -32,6 +32,9 @@ func (w *world) expireSessions(ctx context.Context) {
 		}
 		for _, m := range g.Members {
 			w.mu.Lock()
+			if w.lastSeen[m.MemberID].IsZero() { // it has only just joined
+				w.lastSeen[m.MemberID] = time.Now()
+			}
 			silent := time.Since(w.lastSeen[m.MemberID])
 			w.mu.Unlock()
 			if silent <= sessionTimeout+time.Second {

@@ -22,7 +22,10 @@ const (
 	DelayAnswer  Kind = "delay answer"   // of Count answers, by For
 	DelayRequest Kind = "delay request"  // of Count requests, by For
 	LoseRequest  Kind = "lose request"   // the connection ends before the broker sees it
+	RepeatReq    Kind = "repeat request" // it comes to the broker twice, and one of the two answers is lost
+	RepeatAnswer Kind = "repeat answer"  // it comes to the member twice
 	FreezeMember Kind = "freeze member"  // nothing passes for For, then all of it does
+	FreezeProc   Kind = "freeze process" // nothing of the member goes on for For
 	PauseBroker  Kind = "pause broker"   // nothing passes to and from it for For
 	RestartBrok  Kind = "restart broker" // its connections are closed, and refused for For
 
@@ -30,10 +33,15 @@ const (
 	MoveLeader  Kind = "move leader"
 	MoveLeaders Kind = "move all leaders"
 	MoveCoord   Kind = "move coordinator"
+	Compact     Kind = "compact"        // a partition of the main topic, as far as it goes
+	MoveStart   Kind = "move log start" // of a partition of the main topic, past what is committed
+	GrowTopic   Kind = "grow topic"
+	MakeAnew    Kind = "make topic anew"
 
 	// Errors in answers, Count of them.
 	FailProduce  Kind = "produce error"
 	FailFetch    Kind = "fetch error"
+	FailRange    Kind = "offset out of range" // said of one that is there
 	FailCommit   Kind = "commit error"
 	PartCommit   Kind = "partial commit error"
 	FailBeat     Kind = "heartbeat error"
@@ -58,6 +66,7 @@ type Fault struct {
 	Count     int
 	For       time.Duration
 	Leaders   []int32 // MoveLeaders: by topic and partition
+	Second    bool    // RepeatReq: the second answer comes through
 }
 
 // String tells a fault in a history.
@@ -93,6 +102,7 @@ var topicErrors = map[Kind][]*kerr.Error{
 		kerr.NotLeaderForPartition, kerr.KafkaStorageError, kerr.UnknownServerError, kerr.UnknownTopicOrPartition,
 		kerr.FencedLeaderEpoch, kerr.TopicAuthorizationFailed, kerr.ReplicaNotAvailable,
 	},
+	FailRange:    {kerr.OffsetOutOfRange},
 	PartCommit:   {kerr.UnknownTopicOrPartition, kerr.RequestTimedOut, kerr.CoordinatorNotAvailable, kerr.TopicAuthorizationFailed},
 	FailMetadata: {kerr.LeaderNotAvailable, kerr.ReplicaNotAvailable},
 	FailList:     {kerr.NotLeaderForPartition, kerr.UnknownServerError, kerr.LeaderNotAvailable},
@@ -112,23 +122,28 @@ var groupErrors = map[Kind][]*kerr.Error{
 }
 
 var keyOf = map[Kind]kmsg.Key{
-	FailProduce: kmsg.Produce, FailFetch: kmsg.Fetch, FailCommit: kmsg.OffsetCommit, PartCommit: kmsg.OffsetCommit,
+	FailProduce: kmsg.Produce, FailFetch: kmsg.Fetch, FailRange: kmsg.Fetch, FailCommit: kmsg.OffsetCommit, PartCommit: kmsg.OffsetCommit,
 	FailBeat: kmsg.Heartbeat, FailJoin: kmsg.JoinGroup, FailSync: kmsg.SyncGroup, FailMetadata: kmsg.Metadata,
 	FailOffsets: kmsg.OffsetFetch, FailFind: kmsg.FindCoordinator, FailList: kmsg.ListOffsets,
 }
 
 // wireKinds and the rest are drawn with the weight of their number.
 var (
-	wireKinds   = []Kind{CutMember, CutLink, LoseAnswer, LoseAnswer, LoseAnswer, MuteAnswer, DelayAnswer, DelayAnswer, DelayRequest, DelayRequest, LoseRequest, FreezeMember}
-	brokerKinds = []Kind{PauseBroker, RestartBrok, MoveLeader, MoveLeader, MoveLeaders, MoveCoord}
-	errorKinds  = []Kind{FailProduce, FailProduce, FailProduce, FailProduce, FailFetch, FailFetch, FailCommit, FailCommit, PartCommit, FailBeat, FailJoin, FailSync, FailMetadata, FailOffsets, FailFind, FailList}
+	wireKinds   = []Kind{CutMember, CutLink, LoseAnswer, LoseAnswer, LoseAnswer, MuteAnswer, DelayAnswer, DelayAnswer, DelayRequest, DelayRequest, LoseRequest, RepeatReq, RepeatReq, RepeatAnswer, FreezeMember, FreezeProc, FreezeProc}
+	brokerKinds = []Kind{PauseBroker, RestartBrok, MoveLeader, MoveLeader, MoveLeaders, MoveCoord, Compact, Compact, MoveStart}
+	errorKinds  = []Kind{FailProduce, FailProduce, FailProduce, FailProduce, FailFetch, FailFetch, FailRange, FailCommit, FailCommit, PartCommit, FailBeat, FailJoin, FailSync, FailMetadata, FailOffsets, FailFind, FailList}
 	wireKeys    = []kmsg.Key{kmsg.Produce, kmsg.Produce, kmsg.Produce, kmsg.OffsetCommit, kmsg.OffsetCommit, kmsg.Fetch, kmsg.JoinGroup, kmsg.SyncGroup, kmsg.Heartbeat, kmsg.OffsetFetch, kmsg.Metadata}
+	// Repeated are requests that a network which tries again would repeat, and
+	// answers on connections whose client refuses one that it did not ask for. (On
+	// the group's connection two goroutines would wait for each other's for ever.)
+	repeatedRequests = []kmsg.Key{kmsg.Produce, kmsg.Produce, kmsg.OffsetCommit}
+	repeatedAnswers  = []kmsg.Key{kmsg.Produce, kmsg.Fetch, kmsg.Metadata}
 )
 
 // drawFaults draws faults of all kinds over the time of faults.
 func drawFaults(r *rand.Rand) (fs []Fault) {
 	kinds := slices.Concat(wireKinds, brokerKinds, errorKinds) // each kind once, at least
-	for range 50 + r.IntN(20) {
+	for range 45 + r.IntN(20) {
 		switch n := r.IntN(10); {
 		case n < 4:
 			kinds = append(kinds, pick(r, wireKinds))
@@ -147,11 +162,14 @@ func drawFaults(r *rand.Rand) (fs []Fault) {
 
 func pick[T any](r *rand.Rand, list []T) T { return list[r.IntN(len(list))] }
 
+// maxCount is how often a fault acts at most.
+const maxCount = 5
+
 func drawFault(r *rand.Rand, k Kind) Fault {
 	f := Fault{
 		At: faultsFrom + between(r, 0, faultsFor), Kind: k, Key: keyOf[k], Slot: r.IntN(slots - 1),
 		Broker: int32(r.IntN(brokers)), Topic: pick(r, stageTopics()[:len(tiers)+1]), Partition: int32(r.IntN(partitions)),
-		Count: 1 + r.IntN(5), For: between(r, 50*time.Millisecond, 3*time.Second),
+		Count: 1 + r.IntN(maxCount), For: between(r, 50*time.Millisecond, 3*time.Second),
 	}
 	switch k {
 	case LoseAnswer, MuteAnswer, LoseRequest, DelayAnswer, DelayRequest:
@@ -159,8 +177,17 @@ func drawFault(r *rand.Rand, k Kind) Fault {
 		if k != DelayAnswer && k != DelayRequest {
 			f.Count = 1
 		}
+	case RepeatReq:
+		f.Key, f.Second = pick(r, repeatedRequests), r.IntN(2) == 0
+	case RepeatAnswer:
+		f.Key, f.Count = pick(r, repeatedAnswers), 1
 	case FreezeMember: // some of them past the session
 		f.For = between(r, time.Second, 12*time.Second)
+	case FreezeProc: // half of them for so long that it asks the group, which has not gone on yet
+		f.For = between(r, time.Second, 12*time.Second)
+		if r.IntN(2) == 0 {
+			f.For = between(r, stoodLong, sessionTimeout)
+		}
 	case FailProduce:
 		f.Topic = pick(r, append(forwardTopics(), outTopic))
 	case MoveLeaders:

@@ -56,8 +56,8 @@ func (l *ledger) parse(tp topicPartition, r *kmsgRecord) (*forwardSent, error) {
 	if !slices.Contains(forwardTopics(), tp.topic) {
 		return nil, fmt.Errorf("not one of its topics")
 	}
-	rec := l.input(int32(num("X-Original-Partition")), num("X-Original-Offset"))
-	if rec == nil || ours["X-Original-Topic"] != mainTopic || ours["X-Record-Id"] != rec.id() || num("X-Original-Timestamp") != rec.timestamp {
+	rec := l.input(int32(num("X-Original-Partition")), num("X-Original-Offset"), num("X-Original-Timestamp"))
+	if rec == nil || ours["X-Original-Topic"] != mainTopic || ours["X-Record-Id"] != rec.id() {
 		return nil, fmt.Errorf("a record that was not produced: %v", ours)
 	}
 	if !sameBytes(r.key, rec.in.Key) || !sameBytes(r.value, rec.in.Value) || !sameHeaders(own, headersOf(rec.in.Headers)) || ours["X-Retry-Group"] != group {
@@ -107,6 +107,9 @@ func (l *ledger) checkForward(m *member, f *forwardSent) {
 		}
 		topic, due := l.route(d)
 		late := lateness(f.due, due)
+		if !due.IsZero() && late > 0 { // who stood still learned of the failure when it went on
+			late = max(0, late-m.still.since(d.verdict.at).Milliseconds())
+		}
 		if topic != f.tp.topic || late < 0 || late > best {
 			continue
 		}
@@ -129,6 +132,9 @@ func (l *ledger) checkForward(m *member, f *forwardSent) {
 		l.violate("I5", "%s forwards %s to %v with %d failed attempts, due %d: no delivery of it failed that way (%s)", m.name, f.rec.id(), f.tp, f.failed, f.due, l.tellSent(f.rec))
 	case told >= fits:
 		l.violate("I7", "%s forwards %s to %v with %d failed attempts again, though it was told that it succeeded", m.name, f.rec.id(), f.tp, f.failed)
+	}
+	if f.of != nil && !f.of.verdict.at.Before(m.thawed.Add(-callsFirst)) { // else it may have been on its way
+		l.checkAsked(m, f.rec, "forwarded")
 	}
 }
 
@@ -202,13 +208,13 @@ func (l *ledger) forwardTook(tp topicPartition, rs []kmsgRecord) {
 }
 
 // promptly is how long an answer may take to be sure that the member still waits
-// for it.
+// for it. One that stood still meanwhile may have found its time over.
 const promptly = 5 * time.Second
 
 // forwardsAnswered notes the answer to a request of forwards that the member has
 // read.
-func (l *ledger) forwardsAnswered(q request, res *kmsg.ProduceResponse) {
-	if time.Since(q.at) > promptly {
+func (l *ledger) forwardsAnswered(m *member, q request, res *kmsg.ProduceResponse) {
+	if time.Since(q.at) > promptly || m.still.since(q.at) > 0 {
 		return
 	}
 	l.mu.Lock()

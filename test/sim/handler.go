@@ -23,32 +23,34 @@ type handler struct {
 
 // Handle plays one step of a script.
 func (h *handler) Handle(ctx context.Context, msg *plugin.Message) error {
+	h.m.still.passCall()
 	d := h.l.began(h.m, msg)
 	if d == nil {
 		return nil
 	}
 	defer h.l.ended(d)
 	s := d.step
-	switch s.Act {
-	case actSlow:
-		select {
-		case <-time.After(s.Takes):
-			emit(d, msg)
-			return h.done(d, nil)
-		case <-ctx.Done():
-			return h.cutOff(ctx, d)
-		}
-	case actTimeout:
-		<-ctx.Done()
-		return h.cutOff(ctx, d)
-	case actDeaf:
-		time.Sleep(handlerTimeout)
+	if ctx.Err() == nil { // else it stood still before it began
+		h.wait(ctx, s)
+	}
+	if s.Act == actDeaf {
 		_ = h.cutOff(ctx, d)
 		time.Sleep(s.Takes)
+		h.m.still.passCall()
 		return nil
 	}
-	time.Sleep(s.Takes)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // it stood still meanwhile, or took its time
+		return h.cutOff(ctx, d)
+	}
 	switch s.Act {
+	case actSlow:
+		if ctx.Err() != nil {
+			return h.cutOff(ctx, d)
+		}
+		emit(d, msg)
+		return h.done(d, nil)
+	case actTimeout: // cancelled before its time was over
+		return h.cutOff(ctx, d)
 	case actAck:
 		emit(d, msg)
 		return h.done(d, nil)
@@ -70,6 +72,27 @@ func (h *handler) Handle(ctx context.Context, msg *plugin.Message) error {
 		panic("boom")
 	}
 	panic("a step without an act")
+}
+
+// wait is what a call does before it answers.
+func (h *handler) wait(ctx context.Context, s *Step) {
+	takes := s.Takes
+	switch s.Act {
+	case actTimeout:
+		takes = time.Hour
+	case actDeaf:
+		takes = handlerTimeout
+	}
+	over := time.After(takes)
+	select {
+	case <-over:
+	case <-ctx.Done():
+		// Only some take notice of being cancelled. Few live to see their time over.
+		if errors.Is(ctx.Err(), context.Canceled) && s.Act != actSlow && s.Act != actTimeout {
+			<-over
+		}
+	}
+	h.m.still.passCall()
 }
 
 func (h *handler) done(d *delivery, err error) error {
@@ -120,12 +143,16 @@ func (d *deliverer) Deliver(ds []plugin.Delivery) {
 // Cancel is the engine's.
 func (d *deliverer) Cancel(handles []uint64) { d.pool.Cancel(handles) }
 
-// Answers is the engine's.
-func (d *deliverer) Answers() <-chan plugin.Answers { return d.answers }
+// Answers is the engine's: its owner loop asks each time before it sleeps.
+func (d *deliverer) Answers() <-chan plugin.Answers {
+	d.m.still.turn()
+	return d.answers
+}
 
 func (d *deliverer) relay() {
 	defer close(d.over)
 	for a := range d.pool.Answers() {
+		d.m.still.pass()
 		d.l.answered(d.m, &a)
 		select {
 		case d.answers <- a:

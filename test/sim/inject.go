@@ -21,12 +21,12 @@ func (w *world) playFaults(fs []Fault) {
 func (w *world) inject(f Fault) {
 	m := w.member(f.Slot)
 	switch f.Kind {
-	case CutMember, CutLink, LoseAnswer, MuteAnswer, DelayAnswer, DelayRequest, LoseRequest, FreezeMember:
+	case CutMember, CutLink, LoseAnswer, MuteAnswer, DelayAnswer, DelayRequest, LoseRequest, RepeatReq, RepeatAnswer, FreezeMember, FreezeProc:
 		if m == nil {
 			return
 		}
 		w.history.fault(m.name, f.String())
-		w.injectWire(f, m.wire)
+		w.injectWire(f, m)
 	default:
 		w.history.fault("", f.String())
 		w.injectCluster(f)
@@ -36,16 +36,19 @@ func (w *world) inject(f Fault) {
 	w.faults[f.Kind]++
 }
 
-func (w *world) injectWire(f Fault, wr *wire) {
+func (w *world) injectWire(f Fault, m *member) {
 	switch f.Kind {
 	case CutMember:
-		wr.cut(-1)
+		m.wire.cut(-1)
 	case CutLink:
-		wr.cut(f.Broker)
+		m.wire.cut(f.Broker)
 	case FreezeMember:
-		wr.freeze(f.For)
+		m.wire.freeze(f.For)
+	case FreezeProc:
+		m.still.want(f.For)
+		return // it counts as a hit when it stands still
 	default:
-		wr.addRule(f)
+		m.wire.addRule(f)
 		return // it counts as a hit when it has one
 	}
 	w.hit(f.Kind, 1)
@@ -67,6 +70,12 @@ func (w *world) injectCluster(f Fault) {
 		}
 	case MoveCoord:
 		w.cluster.RehashCoordinators()
+	case Compact:
+		w.ledger.compact(topicPartition{mainTopic, f.Partition})
+		return // it counts as a hit when an answer shows it
+	case MoveStart:
+		w.moveStart(f)
+		return
 	default:
 		w.injectError(f)
 		return
@@ -78,14 +87,14 @@ func (w *world) injectCluster(f Fault) {
 func (w *world) injectError(f Fault) {
 	kf := kfake.Fault{Keys: []kmsg.Key{f.Key}, Err: f.Err, Count: f.Count}
 	switch f.Kind {
-	case FailProduce, FailFetch, FailMetadata, FailList:
+	case FailProduce, FailFetch, FailRange, FailMetadata, FailList:
 		kf.Topic = f.Topic
 	case PartCommit:
 		kf.Group, kf.Topic, kf.Partitions = group, f.Topic, []int32{f.Partition}
 	default:
 		kf.Group = group
 	}
-	if f.Kind == FailFetch || f.Kind == FailProduce && f.Count > 2 {
+	if f.Kind == FailFetch || f.Kind == FailRange || f.Kind == FailProduce && f.Count > 2 {
 		kf.Partitions = []int32{f.Partition}
 	}
 	h := w.cluster.Fault(kf)
@@ -129,6 +138,9 @@ func (w *world) restartBroker(f Fault) {
 // heal ends all faults: errors that were not answered yet are taken back.
 func (w *world) heal() {
 	w.history.fault("", "the faults are over")
+	for p := range w.partitions(mainTopic) {
+		w.ledger.compact(topicPartition{mainTopic, p})
+	}
 	w.mu.Lock()
 	injected := w.injected
 	w.injected = nil

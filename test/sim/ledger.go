@@ -20,11 +20,16 @@ type ledger struct {
 	end func(topicPartition) int64
 	// committed is what the brokers hold as committed, under the same terms.
 	committed func() map[string]map[int32]int64
+	// partitions is how many a topic has, under the same terms.
+	partitions func(topic string) int32
 
 	mu         sync.Mutex
 	inputs     map[topicPartition][]*record // main topic, by offset; nil = a marker
+	former     map[string]*record           // of an earlier main topic, by id
+	unsure     string                       // a topic that was made anew, of which members may not know yet
 	logs       map[topicPartition]*log
 	gens       map[int32]*generation
+	latest     int32 // generation
 	tenures    map[tenureID]*tenure
 	lastChange time.Time // a position came to be accounted for
 	quiet      bool      // no fault can be an excuse any more
@@ -49,6 +54,8 @@ type record struct {
 	offset    int64
 	timestamp int64 // unix ms
 	aborted   bool
+	compacted bool // the log does not have it any more
+	gone      bool // it was deleted, with its topic or by retention, before anybody was done with it
 
 	sent      []*delivery
 	handled   int         // the latest attempt that was acknowledged or dropped
@@ -61,8 +68,10 @@ type record struct {
 const dead = math.MaxInt32
 
 // id is the record's stable id.
-func (r *record) id() string {
-	return fmt.Sprintf("%s/%d/%d@%d", mainTopic, r.partition, r.offset, r.timestamp)
+func (r *record) id() string { return recordID(r.partition, r.offset, r.timestamp) }
+
+func recordID(partition int32, offset, timestamp int64) string {
+	return fmt.Sprintf("%s/%d/%d@%d", mainTopic, partition, offset, timestamp)
 }
 
 // position is an offset of a topic.
@@ -74,6 +83,7 @@ type position struct {
 	due     int64   // in a forward to a tier: unix ms
 	emits   int     // in outTopic: which emission it is
 	void    bool    // the broker did not apply it
+	former  bool    // of an earlier topic
 	applied bool
 }
 
@@ -82,13 +92,14 @@ type position struct {
 type log struct {
 	positions []*position
 	applied   int   // known to be
+	holes     int   // positions that compaction has taken out
 	passed    int64 // commits up to here have been checked
 	committed int64 // as last seen
 }
 
 func newLedger(s *Schedule, h *history) *ledger {
 	return &ledger{
-		schedule: s, history: h, inputs: map[topicPartition][]*record{}, logs: map[topicPartition]*log{},
+		schedule: s, history: h, inputs: map[topicPartition][]*record{}, former: map[string]*record{}, logs: map[topicPartition]*log{},
 		gens: map[int32]*generation{}, tenures: map[tenureID]*tenure{}, members: map[string]*member{}, producers: map[topicPartition]*production{}, failing: make(chan struct{}),
 		stats: Stats{Faults: map[Kind]int{}, Hits: map[Kind]int{}},
 	}
@@ -191,11 +202,11 @@ func (l *ledger) apply(p *position) {
 // accounted reports whether a commit may pass a position: see I3.
 func (p *position) accounted() bool {
 	r := p.rec
-	if r == nil || r.aborted || r.handled > p.failed && r.emittedAll() || r.forwarded > p.failed {
+	if r == nil || r.aborted || r.gone || r.compacted && p.tp.topic == mainTopic || r.handled > p.failed && r.emittedAll() || r.forwarded > p.failed {
 		return true
 	}
 	for _, c := range r.copies {
-		if c.applied && c.tp == p.tp && c.failed == p.failed && c.offset > p.offset {
+		if c.applied && !c.former && c.tp == p.tp && c.failed == p.failed && c.offset > p.offset {
 			return true
 		}
 	}
@@ -231,13 +242,16 @@ func (l *ledger) took(tp topicPartition, rs []kmsgRecord) {
 	}
 }
 
-// input is the record at an offset of the main topic; nil = there is none.
-func (l *ledger) input(partition int32, offset int64) *record {
+// input is the record of the main topic, or of an earlier one, that has an offset
+// and a timestamp; nil = there is none.
+func (l *ledger) input(partition int32, offset, timestamp int64) *record {
 	list := l.inputs[topicPartition{mainTopic, partition}]
-	if offset < 0 || offset >= int64(len(list)) {
-		return nil
+	if offset >= 0 && offset < int64(len(list)) {
+		if r := list[offset]; r != nil && r.timestamp == timestamp {
+			return r
+		}
 	}
-	return list[offset]
+	return l.former[recordID(partition, offset, timestamp)]
 }
 
 // finish checks what holds at the end.
@@ -245,27 +259,37 @@ func (l *ledger) finish() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, topic := range append(stageTopics(), dlqTopic, outTopic) {
-		for p := range int32(partitions) {
+		for p := range l.partitions(topic) {
 			l.settleLog(topicPartition{topic, p})
 		}
 	}
 	l.seeCommits()
 	for _, topic := range stageTopics() {
-		for p := range int32(partitions) {
+		for p := range l.partitions(topic) {
 			tp := topicPartition{topic, p}
 			if g := l.log(tp); g.committed < int64(len(g.positions)) {
 				l.violate("I1", "at the end %v is committed up to %d of %d", tp, g.committed, len(g.positions))
 			}
 		}
 	}
-	for tp, list := range l.inputs {
+	for _, list := range l.inputs {
 		for _, r := range list {
-			if r != nil && !r.aborted && (r.handled == 0 || !r.emittedAll()) && r.forwarded != dead {
-				l.violate("I1", "%v offset %d was lost: neither in the DLQ nor handled (%d) with all that it emits (%b)", tp, r.offset, r.handled, r.emitted)
-			}
+			l.checkEnded(r)
 		}
 	}
+	for _, r := range l.former {
+		l.checkEnded(r)
+	}
 	l.stats.Generations = len(l.gens)
+}
+
+// checkEnded is I1 of a record at the end.
+func (l *ledger) checkEnded(r *record) {
+	switch {
+	case r == nil || r.aborted || r.compacted || r.gone || r.forwarded == dead:
+	case r.handled == 0 || !r.emittedAll():
+		l.violate("I1", "%s was lost: neither in the DLQ nor handled (%d) with all that it emits (%b)", r.id(), r.handled, r.emitted)
+	}
 }
 
 func unixMS(t time.Time) int64 { return t.UnixMilli() }

@@ -69,6 +69,7 @@ type request struct {
 	version int16
 	at      time.Time
 	answer  *rule // what befalls its answer
+	lost    bool  // its answer comes to nobody
 	writes  []*forwardSent
 }
 
@@ -231,8 +232,7 @@ func (l *link) requests() {
 				q.answer = r
 			}
 		}
-		l.asked <- q
-		if _, err := l.server.Write(frame); err != nil {
+		if !l.send(q, frame) {
 			return
 		}
 		select {
@@ -241,6 +241,28 @@ func (l *link) requests() {
 			return
 		}
 	}
+}
+
+// send hands a request to the broker, or hands it over twice. It returns false
+// when the connection ends.
+func (l *link) send(q request, frame []byte) bool {
+	all := []request{q}
+	if q.answer != nil && q.answer.fault.Kind == RepeatReq {
+		all = []request{q, q}
+		all[0].lost = q.answer.fault.Second
+		all[1].lost = !q.answer.fault.Second
+	}
+	for _, one := range all {
+		select {
+		case l.asked <- one:
+		case <-l.closed:
+			return false
+		}
+		if _, err := l.server.Write(frame); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // answers passes on what the broker sends.
@@ -252,15 +274,23 @@ func (l *link) answers() {
 			return
 		}
 		q := <-l.asked
+		if q.lost {
+			continue
+		}
+		kind := Kind("")
 		if q.answer != nil {
-			switch q.answer.fault.Kind {
-			case LoseAnswer:
-				return
-			case MuteAnswer:
-				continue
-			case DelayAnswer:
-				l.wait(q.answer.fault.For)
-			}
+			kind = q.answer.fault.Kind
+		}
+		switch kind {
+		case LoseAnswer:
+			return
+		case MuteAnswer:
+			continue
+		case DelayAnswer:
+			l.wait(q.answer.fault.For)
+		}
+		if q.key == kmsg.Fetch {
+			frame = l.wire.w.sieve(q, frame)
 		}
 		if !l.wire.gate(l.broker).pass(l.closed) {
 			return
@@ -269,9 +299,14 @@ func (l *link) answers() {
 			return
 		}
 		if len(q.writes) > 0 {
-			l.wire.w.forwardsAnswered(q, frame)
+			l.wire.w.forwardsAnswered(l.wire, q, frame)
 		}
 		l.answered <- struct{}{}
+		if kind == RepeatAnswer {
+			if _, err := l.client.Write(frame); err != nil {
+				return
+			}
+		}
 	}
 }
 

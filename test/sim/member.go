@@ -11,15 +11,17 @@ import (
 
 // member is one life of an engine: from its start to its stop or crash.
 type member struct {
-	name string
-	wire *wire
-	stop context.CancelFunc
-	done chan struct{}
-	err  error // of Run, once done
+	name  string
+	wire  *wire
+	still *still
+	stop  context.CancelFunc
+	done  chan struct{}
+	err   error // of Run, once done
 
 	// Guarded by the ledger's mutex.
 	crashed  bool
 	stopping bool
+	thawed   time.Time // it went on after it had stood still for long, and has not asked the group since; zero = it has
 	syncs    []*synced
 	open     map[uint64]*delivery // sent, and the call has not ended
 	flying   map[uint64]*delivery // sent, and not answered
@@ -40,10 +42,15 @@ const stopSlack = 6 * time.Second
 // start begins a member's life.
 func (w *world) start(slot, life int) *member {
 	m := &member{
-		name: fmt.Sprintf("m%d.%d", slot, life), done: make(chan struct{}),
+		name: fmt.Sprintf("m%d.%d", slot, life), still: newStill(), done: make(chan struct{}),
 		open: map[uint64]*delivery{}, flying: map[uint64]*delivery{},
 	}
 	m.wire = &wire{w: w, name: m.name, links: map[*link]bool{}}
+	m.still.begins = func(d time.Duration) {
+		w.history.fault(m.name, "it stands still for "+d.String())
+		w.hit(FreezeProc, 1)
+	}
+	m.still.ends = func(stood time.Duration) { w.ledger.wentOn(m, stood) }
 	w.ledger.join(m)
 	w.setCurrent(slot, m)
 	d := newDeliverer(w.ledger, m)
@@ -53,7 +60,7 @@ func (w *world) start(slot, life int) *member {
 		Retry: tiers[:], Emit: map[string]engine.EmitPolicy{outTopic: engine.EmitOutbox}, MaxAttempts: s.MaxAttempts, Order: s.Order, Concurrency: s.Concurrency,
 		CommitInterval: commitInterval, HandlerTimeout: handlerTimeout, DrainTimeout: s.Drain,
 		ClientID: m.name, SessionTimeout: sessionTimeout, RebalanceTimeout: 3 * time.Second,
-		Logger: slog.New(slog.NewTextHandler(w.history.logOf(m.name), &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: noTime})), Dial: m.wire.dial,
+		Logger: slog.New(slog.NewTextHandler(w.history.logOf(m.name), &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: noTime})), Dial: m.still.dial(m.wire.dial),
 	})
 	if err != nil {
 		panic(err) // the configuration is ours
@@ -94,12 +101,15 @@ func (w *world) crash(slot int, m *member) {
 	l.stats.Crashes++
 	l.mu.Unlock()
 	m.wire.crash()
+	m.still.die()
 	m.stop()
 }
 
-// end stops a member and checks that it ends in time (I10).
+// end stops a member and checks that it ends in time (I10). One that stands still
+// hears of it when it goes on.
 func (w *world) end(slot int, m *member) {
 	w.setCurrent(slot, nil)
+	m.still.await()
 	l := w.ledger
 	l.mu.Lock()
 	l.history.add(event{what: "stop", member: m.name})

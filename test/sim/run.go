@@ -58,6 +58,10 @@ func Run(seed uint64) (*Result, error) {
 	w.tasks.Go(func() { w.expireSessions(ctx) })
 	w.turbulent(s)
 	if !w.ledger.failed() {
+		w.lateGrowth(&s.Growth)
+		w.anew(&s.Anew)
+	}
+	if !w.ledger.failed() {
 		w.quiet(s)
 	}
 	if !w.ledger.failed() {
@@ -99,6 +103,7 @@ func (w *world) turbulent(s *Schedule) {
 		all.Go(func() { w.play(slot, turns) })
 	}
 	all.Go(func() { w.playFaults(s.Faults) })
+	all.Go(func() { w.growth(&s.Growth) })
 	all.Go(func() {
 		for i := range s.Inputs {
 			if !w.until(s.Inputs[i].At) {

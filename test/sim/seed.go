@@ -40,6 +40,8 @@ type Schedule struct {
 	Inputs []Batch // by At
 	Faults []Fault // by At
 	Slots  [slots][]Turn
+	Growth Growth
+	Anew   Anew
 	Quiet  []Batch // for the time after the faults
 }
 
@@ -58,6 +60,7 @@ type Input struct {
 	Headers    []kgo.RecordHeader
 	Script     []Step // by attempt; the last one repeats
 	Emits      int    // records that it emits where it is acknowledged
+	Chaff      bool   // compaction may take it
 }
 
 // Turn is one life of a slot's member.
@@ -90,7 +93,8 @@ func NewSchedule(seed uint64) *Schedule {
 	}
 	s.Slots = drawSlots(draw())
 	s.Faults = drawFaults(draw())
-	s.Inputs = drawInputs(draw(), s.Order == engine.OrderPartition)
+	s.Growth, s.Anew = drawSpecial(draw())
+	s.Inputs = drawInputs(draw(), s.Order == engine.OrderPartition, s.Growth)
 	s.Quiet = drawQuiet(draw())
 	return s
 }
@@ -109,7 +113,7 @@ func (s *Schedule) Crashes() (n int) {
 
 // Records is how many records there are in a schedule, aborted ones left out.
 func (s *Schedule) Records() (n int) {
-	for _, b := range slices.Concat(s.Inputs, s.Quiet) {
+	for _, b := range slices.Concat(s.Inputs, s.Growth.Later, s.Anew.Before, s.Anew.At, s.Anew.Later, s.Quiet) {
 		if !b.Aborted {
 			n += len(b.Records)
 		}
@@ -141,9 +145,12 @@ func drawSlots(r *rand.Rand) (all [slots][]Turn) {
 }
 
 // drawInputs draws a trickle of records with some bursts and some transactions.
-func drawInputs(r *rand.Rand, brisk bool) (bs []Batch) {
+func drawInputs(r *rand.Rand, brisk bool, g Growth) (bs []Batch) {
 	for at := 500 * time.Millisecond; at < lastInput; at += between(r, 200*time.Millisecond, 800*time.Millisecond) {
 		b := Batch{At: at, Partition: int32(r.IntN(partitions))}
+		if g.At > 0 && at > g.At+growthTold {
+			b.Partition = r.Int32N(g.To)
+		}
 		n := 3 + r.IntN(4)
 		switch r.IntN(40) {
 		case 0:
@@ -156,6 +163,23 @@ func drawInputs(r *rand.Rand, brisk bool) (bs []Batch) {
 		for range n {
 			b.Records = append(b.Records, drawInput(r, drawScript(r, brisk)))
 		}
+		drawChaff(r, b.Records)
+		bs = append(bs, b)
+	}
+	// Some logs end with what nobody is shown.
+	for p := range int32(partitions) {
+		b := Batch{At: lastInput, Partition: p}
+		switch r.IntN(3) {
+		case 0:
+			b.Txn, b.Aborted = true, true
+		case 1:
+			continue
+		}
+		for range 3 {
+			in := drawInput(r, drawScript(r, brisk))
+			in.Chaff = true
+			b.Records = append(b.Records, in)
+		}
 		bs = append(bs, b)
 	}
 	// A backlog at the start, and as many records in all as were asked for.
@@ -165,9 +189,19 @@ func drawInputs(r *rand.Rand, brisk bool) (bs []Batch) {
 		for range max(20, (minRecords+partitions-1-have)/partitions+1) {
 			b.Records = append(b.Records, drawInput(r, drawScript(r, brisk)))
 		}
+		drawChaff(r, b.Records)
 		bs = append([]Batch{b}, bs...)
 	}
 	return bs
+}
+
+// drawChaff draws what compaction may take: now and then all of a batch, else one
+// here and there.
+func drawChaff(r *rand.Rand, rs []Input) {
+	all := r.IntN(12) == 0
+	for i := range rs {
+		rs[i].Chaff = all || r.IntN(12) == 0
+	}
 }
 
 // minRecords is the least number of records in the time of faults.

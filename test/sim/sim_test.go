@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -87,7 +88,8 @@ func TestShare(t *testing.T) {
 
 // A seed's schedule is always the same, and never a thin one.
 func TestSchedule(t *testing.T) {
-	for seed := range uint64(300) {
+	special := map[string]int{}
+	for seed := range uint64(100) {
 		s := NewSchedule(seed)
 		if !reflect.DeepEqual(s, NewSchedule(seed)) {
 			t.Fatalf("seed %d: two schedules", seed)
@@ -101,5 +103,31 @@ func TestSchedule(t *testing.T) {
 		if n := len(s.Faults); n < minFaults {
 			t.Errorf("seed %d: %d faults", seed, n)
 		}
+		drawn := map[Kind]bool{}
+		for _, f := range s.Faults {
+			drawn[f.Kind] = true
+		}
+		for _, k := range slices.Concat(wireKinds, brokerKinds, errorKinds) {
+			if !drawn[k] {
+				t.Errorf("seed %d: no %s", seed, k)
+			}
+		}
+		switch {
+		case s.Growth.At > 0:
+			special["grows among faults"]++
+		case s.Growth.To > 0:
+			special["grows after them"]++
+		case s.Anew.Topic == mainTopic && s.Anew.Stopped:
+			special["main topic made anew, nobody there"]++
+		case s.Anew.Topic == mainTopic:
+			special["main topic made anew"]++
+		case s.Anew.Topic != "":
+			special["tier made anew"]++
+		default:
+			special["nothing special"]++
+		}
+	}
+	if len(special) != 6 {
+		t.Errorf("special histories: %v", special)
 	}
 }

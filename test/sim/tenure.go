@@ -3,6 +3,7 @@ package sim
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -84,7 +85,9 @@ func (l *ledger) sync(q *kmsg.SyncGroupRequest) {
 	g := l.gens[q.Generation]
 	if g == nil {
 		g = &generation{id: q.Generation, base: l.committed()}
+		delete(g.base, l.unsure)
 		l.gens[q.Generation] = g
+		l.latest = max(l.latest, g.id)
 	}
 	if g.assigned == nil && len(q.GroupAssignment) > 0 {
 		g.assigned = assignments(q)
@@ -94,10 +97,38 @@ func (l *ledger) sync(q *kmsg.SyncGroupRequest) {
 		return
 	}
 	l.history.add(event{what: "sync", member: m.name, n: int(q.Generation), note: q.MemberID})
-	if k := len(m.syncs); k > 0 && m.syncs[k-1].id == q.MemberID && m.syncs[k-1].gen == q.Generation {
+	s := m.current()
+	if s != nil && q.Generation < s.gen {
+		return // it was held up, and the member has gone on since
+	}
+	m.thawed = time.Time{}
+	if s != nil && s.id == q.MemberID && s.gen == q.Generation {
 		return
 	}
 	m.syncs = append(m.syncs, &synced{id: q.MemberID, gen: q.Generation})
+}
+
+// stoodLong is how long a member has to stand still to know of itself that the
+// group may have gone on without it.
+const stoodLong = sessionTimeout/3 + 2*time.Second
+
+// wentOn notes that a member goes on that stood still. What it had on its way
+// then nobody can call back, but if that was for long it has to ask the group
+// before it begins anything.
+func (l *ledger) wentOn(m *member, stood time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.history.fault(m.name, "it goes on")
+	if stood > stoodLong {
+		m.thawed = time.Now()
+	}
+}
+
+// checkAsked is I7 of a member that begins something. The caller holds mu.
+func (l *ledger) checkAsked(m *member, rec *record, what string) {
+	if !m.thawed.IsZero() {
+		l.violate("I7", "%s: %s is %s by a member that stood still and has not asked the group since", m.name, rec.id(), what)
+	}
 }
 
 func assignments(q *kmsg.SyncGroupRequest) map[string]map[topicPartition]bool {

@@ -57,6 +57,7 @@ func newWorld(s *Schedule) (*world, error) {
 	w.ledger = newLedger(s, w.history)
 	w.ledger.end = w.endOf
 	w.ledger.committed = w.committed
+	w.ledger.partitions = w.partitions
 	var ports []int
 	for i := range brokers {
 		ports = append(ports, firstPort+i)
@@ -134,20 +135,24 @@ func (w *world) forwardsSent(wr *wire, frame []byte) (sent []*forwardSent) {
 	if err != nil {
 		panic(err)
 	}
-	w.ledger.mu.Lock()
-	m := w.ledger.members[wr.name]
-	w.ledger.mu.Unlock()
+	m := w.memberOf(wr)
 	eachBatch(q, func(tp topicPartition, rs []kmsgRecord) { sent = append(sent, w.ledger.forwarding(m, tp, rs)...) })
 	return sent
 }
 
+func (w *world) memberOf(wr *wire) *member {
+	w.ledger.mu.Lock()
+	defer w.ledger.mu.Unlock()
+	return w.ledger.members[wr.name]
+}
+
 // forwardsAnswered looks at the answer to one.
-func (w *world) forwardsAnswered(q request, frame []byte) {
+func (w *world) forwardsAnswered(wr *wire, q request, frame []byte) {
 	res, err := decodeProduced(q.version, frame)
 	if err != nil {
 		panic(err)
 	}
-	w.ledger.forwardsAnswered(q, res)
+	w.ledger.forwardsAnswered(w.memberOf(wr), q, res)
 }
 
 // endOf is where a partition ends.
@@ -271,14 +276,14 @@ func brokerOf(address string) (int32, error) {
 func (w *world) drained() bool {
 	done := w.committed()
 	return !slices.ContainsFunc(stageTopics(), func(topic string) bool {
-		for p := range int32(partitions) {
-			if done[topic][p] < w.endOf(topicPartition{topic, p}) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(w.cluster.PartitionInfos(topic), func(i *kfake.PartitionInfo) bool {
+			return done[topic][i.Partition] < i.HighWatermark
+		})
 	})
 }
+
+// partitions is how many a topic has.
+func (w *world) partitions(topic string) int32 { return int32(len(w.cluster.PartitionInfos(topic))) }
 
 // tellGroup tells the group's state.
 func (w *world) tellGroup() string {

@@ -17,7 +17,7 @@ func bugs() []bug {
 		},
 		{
 			"settle on a failed write", "engine/sink.go",
-			"		case err == nil:\n			x.arrived(l, now)",
+			"		case err == nil:\n			x.tried().offset = w.receipts[i].offset\n			x.arrived(l, now)",
 			"		case err == nil || w.errs != nil:\n			x.arrived(l, now)",
 		},
 		{
@@ -144,6 +144,46 @@ func bugs() []bug {
 			"deliver what was aborted", "engine/fetching.go",
 			"ReadCommitted: !l.cfg.ReadUncommitted,",
 			"ReadCommitted: false,",
+		},
+		{
+			"take a record's offset from its place in the batch", "engine/record/parse.go",
+			"	r.Offset = b.base + c.varint()\n",
+			"	_, r.Offset = c.varint(), b.base+int64(i)\n",
+		},
+		{
+			"stay at a batch in which nothing is left", "engine/record/decode.go",
+			"			d.set.Next = b.last + 1\n",
+			"			if b.count > 0 {\n				d.set.Next = b.last + 1\n			}\n",
+		},
+		{
+			"believe a broker that says an offset is gone", "engine/fetching.go",
+			"	case s.start <= s.from && s.from <= s.end:\n",
+			"	case s.start > s.end:\n",
+		},
+		{
+			"go on at the end where retention has passed us by", "engine/fetching.go",
+			"from: s.from, offset: s.start}",
+			"from: s.from, offset: s.end}",
+		},
+		{
+			"do not ask the group after standing still", "engine/frozen.go",
+			"		f.suspect = true // also",
+			"		f.suspect = false // also",
+		},
+		{
+			"ask the group with what was committed, beside a commit that is under way", "engine/frozen.go",
+			"	g, o, times := l.gen, l.committableOne(), f.times\n",
+			"	l.committing = false\n	g, o, times := l.gen, l.committableOne(), f.times\n	for topic, parts := range o {\n		for id := range parts {\n			parts[id] = l.byTopic[topicPartition{topic, int32(id)}].committed\n		}\n	}\n",
+		},
+		{
+			"do not grow the tiers of a topic that has grown", "engine/inspection.go",
+			"		Grow: !i.cfg.KeepTopics, ",
+			"		Grow: false, ",
+		},
+		{
+			"take a topic made anew for the old one", "engine/layout.go",
+			"known && before.id != id && stage {",
+			"known && before.id != id && !stage {",
 		},
 		{
 			"a stop waits for its calls without end", "engine/ownership.go",

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -55,6 +56,7 @@ type farm struct {
 	binary, dir string
 	keep        bool
 	workers     int
+	procs       int // processors of each worker
 
 	rss atomic.Int64 // of the largest worker, KiB
 }
@@ -143,9 +145,7 @@ type process struct {
 
 func (f *farm) start() (*process, error) {
 	p := &process{cmd: exec.Command(f.binary, "-test.run", "^TestWorker$", "-test.timeout", "0"), lines: make(chan []byte)}
-	// One processor each: goroutines hand over more cheaply, and other orders of
-	// events come with other seeds.
-	p.cmd.Env = append(os.Environ(), "KCONSUME_SIM_DIR="+f.dir, "GOMAXPROCS=1", "GOTRACEBACK=all")
+	p.cmd.Env = append(os.Environ(), "KCONSUME_SIM_DIR="+f.dir, "GOMAXPROCS="+strconv.Itoa(f.procs), "GOTRACEBACK=all")
 	if f.keep {
 		p.cmd.Env = append(p.cmd.Env, "KCONSUME_SIM_KEEP=1")
 	}
@@ -177,24 +177,48 @@ func (p *process) read(out io.Reader) {
 	}
 }
 
-// seedLimit is how long one seed may take: ten times what it does on a busy
-// machine. One that hangs holds up virtual time.
+// seedLimit is how much processor time one seed may take, and how long it may go
+// without any: it takes a second of it. One that hangs holds up virtual time.
 const seedLimit = 60 * time.Second
 
 func (p *process) play(seed uint64) (o outcome, err error) {
 	if _, err := io.WriteString(p.in, strconv.FormatUint(seed, 10)+"\n"); err != nil {
 		return o, errors.New("the worker died")
 	}
-	select {
-	case line, ok := <-p.lines:
-		if !ok {
-			return o, errors.New("the worker died")
+	begin := p.used()
+	for last := begin; ; {
+		select {
+		case line, ok := <-p.lines:
+			if !ok {
+				return o, errors.New("the worker died")
+			}
+			return o, json.Unmarshal(line, &o.Result)
+		case <-time.After(seedLimit):
 		}
-		return o, json.Unmarshal(line, &o.Result)
-	case <-time.After(seedLimit):
-		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // its goroutines go to its errors
-		return o, fmt.Errorf("no end within %v", seedLimit)
+		now := p.used()
+		if now == last || now-begin > seedLimit {
+			_ = p.cmd.Process.Signal(syscall.SIGQUIT) // its goroutines go to its errors
+			return o, fmt.Errorf("no end within %v", seedLimit)
+		}
+		last = now // the machine is busy with something else
 	}
+}
+
+// used is how much processor time the worker has had; 0 = the system does not
+// tell.
+func (p *process) used() time.Duration {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	const user, system, tick = 11, 12, 10 * time.Millisecond // fields behind the name in brackets
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) <= system {
+		return 0
+	}
+	u, _ := strconv.ParseInt(fields[user], 10, 64)
+	s, _ := strconv.ParseInt(fields[system], 10, 64)
+	return time.Duration(u+s) * tick
 }
 
 // end lets the worker end, and returns the most memory that it had, in KiB.

@@ -20,6 +20,9 @@ func main() {
 	flag.IntVar(&o.seeds, "seeds", 100, "how many seeds to play; with -planted, at most how many for each bug")
 	flag.Uint64Var(&o.first, "first", 0, "the first seed, 0 = a fresh one")
 	flag.IntVar(&o.workers, "workers", runtime.NumCPU(), "processes at once")
+	// With one processor goroutines hand over more cheaply; more of them bring
+	// other orders of events.
+	flag.IntVar(&o.procs, "procs", 1, "processors of each process")
 	flag.BoolVar(&o.keep, "history", false, "save the histories of seeds that pass, too")
 	planted := flag.Bool("planted", false, "plant bugs in the engine, one by one, and see each of them caught")
 	only := flag.String("bug", "", "with -planted: this one only")
@@ -42,6 +45,7 @@ type options struct {
 	seeds   int
 	first   uint64
 	workers int
+	procs   int
 	keep    bool
 }
 
@@ -68,12 +72,15 @@ func playSeeds(o options) error {
 	fmt.Printf("seeds %d to %d, %d at once\n", o.first, o.first+uint64(o.seeds)-1, o.workers)
 	begin := time.Now()
 	sum := newSum()
-	f := &farm{binary: binary, dir: d, keep: o.keep, workers: o.workers}
+	f := &farm{binary: binary, dir: d, keep: o.keep, workers: o.workers, procs: o.procs}
 	f.play(o.first, o.seeds, func(r outcome) bool {
 		sum.add(r)
 		return true
 	})
 	sum.print(time.Since(begin), f.maxRSS())
+	if idle := sum.idle(); len(idle) > 0 {
+		return fmt.Errorf("faults that acted on nothing: %v", idle)
+	}
 	if len(sum.failed) > 0 {
 		return fmt.Errorf("%d of %d seeds failed", len(sum.failed), o.seeds)
 	}

@@ -10,22 +10,31 @@ import (
 	"time"
 )
 
+// mutant is the text of the bug's file below root, with the bug in it.
+func (b bug) mutant(root string) ([]byte, error) {
+	text, err := os.ReadFile(filepath.Join(root, b.file))
+	if err != nil {
+		return nil, fmt.Errorf("plant %q: %w", b.name, err)
+	}
+	if n := strings.Count(string(text), b.old); n != 1 {
+		return nil, fmt.Errorf("plant %q: its text is in %s %d times, not once: the engine has changed, plant it anew", b.name, b.file, n)
+	}
+	return []byte(strings.Replace(string(text), b.old, b.new, 1)), nil
+}
+
 // plant writes the bug's file beside the engine and returns the overlay that has
 // the compiler take it.
 func (b bug) plant(dir string) (overlay string, err error) {
-	text, err := os.ReadFile(b.file)
+	text, err := b.mutant(".")
 	if err != nil {
-		return "", fmt.Errorf("plant %q: %w", b.name, err)
-	}
-	if n := strings.Count(string(text), b.old); n != 1 {
-		return "", fmt.Errorf("plant %q: its text is in %s %d times, not once: the engine has changed, plant it anew", b.name, b.file, n)
+		return "", err
 	}
 	original, err := filepath.Abs(b.file)
 	if err != nil {
 		return "", fmt.Errorf("plant %q: %w", b.name, err)
 	}
 	mutant := filepath.Join(dir, "planted.go.txt")
-	if err := os.WriteFile(mutant, []byte(strings.Replace(string(text), b.old, b.new, 1)), 0o644); err != nil {
+	if err := os.WriteFile(mutant, text, 0o644); err != nil {
 		return "", fmt.Errorf("plant %q: %w", b.name, err)
 	}
 	replace, err := json.Marshal(map[string]map[string]string{"Replace": {original: mutant}})
@@ -84,7 +93,7 @@ func playPlanted(o options, only string) error {
 
 // catch plays seeds in order until one fails, and tells how many it took.
 func (o options) catch(binary, dir string) (n int, why string) {
-	f := &farm{binary: binary, dir: dir, workers: 1}
+	f := &farm{binary: binary, dir: dir, workers: 1, procs: o.procs}
 	f.play(o.first, o.seeds, func(r outcome) bool {
 		n++
 		if r.failed() {

@@ -52,6 +52,20 @@ func (s *sum) add(o outcome) {
 	}
 }
 
+// fewSeeds is how many seeds it takes for each kind of fault to have acted.
+const fewSeeds = 100
+
+// idle are the kinds of faults that acted on nothing, where that says something:
+// what is planned and does nothing tests nothing.
+func (s *sum) idle() (kinds []sim.Kind) {
+	for k := range s.Faults {
+		if s.seeds >= fewSeeds && s.Hits[k] == 0 {
+			kinds = append(kinds, k)
+		}
+	}
+	return kinds
+}
+
 func (s *sum) print(wall time.Duration, rss int64) {
 	faults := 0
 	for _, n := range s.Faults {
