@@ -1,10 +1,11 @@
+// Package console looks at a daemon's console in a real browser, on real Kafka
+// with thousands of dead letters.
 package console
 
 import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,48 +15,43 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 	"github.com/kconsume/kconsume/test/kafka"
+	"github.com/kconsume/kconsume/test/operate/lab"
 	kafkago "github.com/segmentio/kafka-go"
 )
 
 var (
 	broker kafka.Shared
-	bin    string // the directory of the binaries built for these tests
+	bin    string
 )
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "kconsume-test-")
-	if err != nil {
+	var err error
+	if bin, err = lab.Build(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(dir)
-	bin = dir
-	for name, pkg := range map[string]string{"kconsume": "cmd/kconsume", "kconsume-handler-probe": "test/probe"} {
-		out, err := exec.Command("go", "build", "-o", filepath.Join(dir, name), "github.com/kconsume/kconsume/"+pkg).CombinedOutput()
-		if err != nil {
-			fmt.Fprintf(os.Stderr, "build %s: %v\n%s", pkg, err, out)
-			return 1
-		}
-	}
+	defer os.RemoveAll(bin)
 	return broker.Run(m)
 }
 
 // seeded is a daemon with n dead letters in its DLQ.
-func seeded(t *testing.T, topic string, n int) *Daemon {
+func seeded(t *testing.T, topic string, n int, more ...lab.Failure) *lab.Daemon {
 	t.Helper()
 	const partitions = 4
 	c := broker.Cluster(t)
-	for _, cfg := range []kafkago.TopicConfig{{Topic: topic, NumPartitions: partitions, ReplicationFactor: 1}, DLQ(topic, partitions)} {
+	for _, cfg := range []kafkago.TopicConfig{{Topic: topic, NumPartitions: partitions, ReplicationFactor: 1}, lab.DLQ(topic, partitions)} {
 		if err := c.CreateTopic(t.Context(), cfg); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := Seed(t.Context(), c.Bootstrap(), topic, topic+"-group", partitions, n); err != nil {
+	group := topic + "-group"
+	l := lab.Letters{Topic: topic, Group: group, Partitions: partitions, N: n, Failures: more}
+	if err := l.Write(t.Context(), c.Bootstrap()); err != nil {
 		t.Fatal(err)
 	}
-	return StartDaemon(t, bin, c.Bootstrap(), topic+"-group", topic)
+	return lab.Start(t, lab.Options{Bin: bin, Bootstrap: c.Bootstrap(), Group: group, Topic: topic})
 }
 
 // browser is a real Chromium, with or without scripts.
@@ -67,10 +63,11 @@ type browser struct {
 
 func open(t *testing.T, url string, scripts bool) *browser {
 	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1400, 900))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1400, 900), chromedp.WSURLReadTimeout(2*time.Minute))
 	allocator, stop := chromedp.NewExecAllocator(t.Context(), options...)
-	ctx, end := chromedp.NewContext(allocator)
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	// What it does not know of the browser's own events is nothing to us.
+	ctx, end := chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {}))
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	t.Cleanup(func() { cancel(); end(); stop() })
 	b := &browser{t, ctx, url}
 	b.do(network.Enable(), emulation.SetScriptExecutionDisabled(!scripts))
@@ -134,7 +131,7 @@ func TestTheWholeWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := seeded(t, topic, 5000)
 			b := open(t, d.URL, scripts)
-			b.login(OperatorToken)
+			b.login(lab.OperatorToken)
 			dlq := topic + ".dlq"
 			until(t, b, "/", ".pipeline", "main", "dead letters", "5\u202f000")
 			b.shot(name + "-overview")

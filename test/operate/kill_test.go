@@ -48,6 +48,19 @@ type point struct {
 	// takeover: another daemon of the group goes on; otherwise the same one is
 	// started again.
 	takeover bool
+	// waits: the copies fail once and wait, so that when the job goes on nobody
+	// can tell from how they ended that they were sent.
+	waits bool
+}
+
+// waitsFor is longer than a test.
+const waitsFor = "10m"
+
+// waiting are failures of which every copy waits for a retry first.
+func waiting() []lab.Failure {
+	all := handled()
+	all[0].Value = "fail 1"
+	return all
 }
 
 func (p point) String() string {
@@ -59,6 +72,9 @@ func (p point) String() string {
 	if kind == "" {
 		kind = "write"
 	}
+	if p.waits {
+		who += "-waits"
+	}
 	return fmt.Sprintf("%s-%s-%02d-%s", p.when, kind, p.n, who)
 }
 
@@ -67,15 +83,16 @@ func (p point) String() string {
 // and after a send what was sent), send (the copies themselves).
 func share() []point {
 	return []point{
-		{"job", 1, lab.After, false},
-		{"rec", 1, lab.Before, true},
-		{"rec", 1, lab.After, false},
-		{"send", 3, lab.Before, true},
-		{"send", 4, lab.After, false},
-		{"send", 5, lab.During, true},
-		{"rec", 6, lab.Before, false},
-		{"rec", 8, lab.After, true},
-		{"job", 5, lab.After, false},
+		{step: "job", n: 1, when: lab.After},
+		{step: "rec", n: 1, when: lab.Before, takeover: true},
+		{step: "rec", n: 1, when: lab.After},
+		{step: "send", n: 3, when: lab.Before, takeover: true},
+		{step: "send", n: 4, when: lab.After, waits: true},
+		{step: "send", n: 5, when: lab.During, takeover: true, waits: true},
+		{step: "send", n: 6, when: lab.After, takeover: true},
+		{step: "rec", n: 6, when: lab.Before},
+		{step: "rec", n: 8, when: lab.After, takeover: true},
+		{step: "job", n: 5, when: lab.After},
 	}
 }
 
@@ -85,7 +102,9 @@ const writes = 40
 // everywhere is every write, before and after, with a restart and a takeover in turn.
 func everywhere() (all []point) {
 	for n := 1; n <= writes; n++ {
-		all = append(all, point{"", n, lab.Before, n%2 == 0}, point{"", n, lab.After, n%2 == 1}, point{"", n, lab.During, n%2 == 0})
+		for i, when := range []lab.When{lab.Before, lab.After, lab.During} {
+			all = append(all, point{n: n, when: when, takeover: (n+i)%2 == 0, waits: n%3 == 0})
+		}
 	}
 	return append(all, share()...)
 }
@@ -107,11 +126,11 @@ func TestKilledAtEveryStep(t *testing.T) {
 			t.Parallel()
 			s := newScene(t, "kill-"+p.String(), 4)
 			others.add(s.topic)
-			s.letters(0, records, handled())
-			a, client := s.start()
+			s.letters(0, records, map[bool][]lab.Failure{true: waiting(), false: handled()}[p.waits])
+			a, client := s.start("--retry", waitsFor)
 			b := a
 			if p.takeover {
-				b, _ = s.start()
+				b, _ = s.start("--retry", waitsFor)
 			}
 			plan := s.plan(a.As(lab.OperatorToken), dlq.PlanRequest{Reason: "the gateway is back", Rate: 10_000})
 			if plan.Records != records {
@@ -142,15 +161,20 @@ func TestKilledAtEveryStep(t *testing.T) {
 				killed.restart(t)
 			}
 			api := b.As(lab.OperatorToken)
-			j = s.settled(j.ID, api)
-			s.exactlyOnce(api, j, records)
+			end, is := s.settled, dlq.StatusSucceeded
+			if p.waits {
+				end, is = s.ended, dlq.StatusReplayed
+			}
+			j = end(j.ID, api)
+			s.exactlyOnce(api, j, records, is)
 			t.Logf("killed at %s: job %s, %d sent, %d succeeded, %d uncertain, %.0f s", killed.at, j.Status, j.Done, j.Succeeded, j.Uncertain, j.Ended.Sub(j.Began).Seconds())
 		})
 	}
 }
 
-// exactlyOnce holds what a job did against what kcat reads.
-func (s *scene) exactlyOnce(api *lab.API, j dlq.Job, records int) {
+// exactlyOnce holds what a job did against what kcat reads; is what all its dead
+// letters are by then.
+func (s *scene) exactlyOnce(api *lab.API, j dlq.Job, records int, is dlq.Status) {
 	s.t.Helper()
 	ids, replays := s.copies(s.topic+".replay", "X-Record-Id"), s.copies(s.topic+".replay", "X-Replay-Id")
 	if more := twice(ids); len(more) > 0 {
@@ -160,8 +184,8 @@ func (s *scene) exactlyOnce(api *lab.API, j dlq.Job, records int) {
 		s.t.Errorf("replay ids sent twice: %q", more)
 	}
 	st := s.statuses(api)
-	if len(ids) != records || j.Done != records || j.Status != dlq.JobDone || j.Succeeded != records || j.Uncertain+j.Skipped+j.Failed != 0 || st[dlq.StatusSucceeded] != records {
-		s.t.Errorf("%d records are in the replay topic, the job is %+v, the dead letters are %v: want %d sent and succeeded, none uncertain", len(ids), j, st, records)
+	if len(ids) != records || j.Done != records || j.Status != dlq.JobDone || j.Uncertain+j.Skipped+j.Failed != 0 || st[is] != records {
+		s.t.Errorf("%d records are in the replay topic, the job is %+v, the dead letters are %v: want %d sent and %s, none uncertain", len(ids), j, st, records, is)
 	}
 	if n := len(kcat.Consume(s.t, s.bootstrap, s.topic)); n != 0 {
 		s.t.Errorf("%d records came into the main topic", n)

@@ -35,7 +35,7 @@ var (
 )
 
 // waiters is how many tests may wait beside each other: they do little else.
-const waiters = "10"
+const waiters = "14"
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 

@@ -48,7 +48,7 @@ func TestTwoOperatorsOneDies(t *testing.T) {
 			a, client := s.start()
 			b, _ := s.start()
 			s.letters(0, 50, handled())
-			killed := s.killAt(a, client, point{"send", 1, lab.Before, true})
+			killed := s.killAt(a, client, point{step: "send", n: 1, when: lab.Before})
 			r := s.race(a, b)
 			// Where b was faster by all 50, a has nothing to send and lives.
 			if killed.fired() {

@@ -19,24 +19,25 @@ type Failure struct {
 	Handler              string
 	Value                string // what the probe does with a copy
 	Hours                float64
+	Key, Header          string // "" = a customer's, and none
 }
 
 // Failures are twelve groups of dead letters. The first line of each value is
 // what the probe does when it is sent again: most are handled then.
 func Failures() []Failure {
 	return []Failure{
-		{"transient", "503", "gateway payments answered 503 after %d ms: busy", "orders@1.4.2", "ok", 6},
-		{"permanent", "validation", "order %d: total_cents does not match the sum of its items", "orders@1.4.2", "ok", 20},
-		{"poison", "json", "decode JSON: unexpected end of input at byte %d", "orders@1.4.1", "perm", 23},
-		{"permanent", "404", "customer %d is not known", "orders@1.4.2", "perm", 12},
-		{"timeout", "timeout", "the handler took longer than 30s on record %d", "orders@1.4.2", "ok", 3},
-		{"transient", "ECONNREFUSED", "dial tcp 10.20.30.%d:5432: connect: connection refused", "orders@1.4.2", "ok", 2},
-		{"permanent", "23505", "duplicate key value violates unique constraint \"orders_pkey\" (order %d)", "orders@1.4.0", "ok", 22},
-		{"panic", "panic", "runtime error: index out of range [%d] with length 3", "orders@1.4.1", "ok", 15},
-		{"permanent", "currency", "currency \"<script>alert(%d)</script>\" is not supported", "orders@1.4.2", "perm", 9},
-		{"handler_crash", "handler_crash", "the handler died of this record %d times: killed by SIGSEGV", "orders@1.4.1", "ok", 8},
-		{"transient", "57P01", "terminating connection due to administrator command (session %d)", "orders@1.4.2", "ok", 1},
-		{"permanent", "schema", "schema id %d is not registered", "orders@1.4.2", "perm", 5},
+		{"transient", "503", "gateway payments answered 503 after %d ms: busy", "orders@1.4.2", "ok", 6, "", ""},
+		{"permanent", "validation", "order %d: total_cents does not match the sum of its items", "orders@1.4.2", "ok", 20, "", ""},
+		{"poison", "json", "decode JSON: unexpected end of input at byte %d", "orders@1.4.1", "perm", 23, "", ""},
+		{"permanent", "404", "customer %d is not known", "orders@1.4.2", "perm", 12, "", ""},
+		{"timeout", "timeout", "the handler took longer than 30s on record %d", "orders@1.4.2", "ok", 3, "", ""},
+		{"transient", "ECONNREFUSED", "dial tcp 10.20.30.%d:5432: connect: connection refused", "orders@1.4.2", "ok", 2, "", ""},
+		{"permanent", "23505", "duplicate key value violates unique constraint \"orders_pkey\" (order %d)", "orders@1.4.0", "ok", 22, "", ""},
+		{"panic", "panic", "runtime error: index out of range [%d] with length 3", "orders@1.4.1", "ok", 15, "", ""},
+		{"permanent", "currency", "currency \"<script>alert(%d)</script>\" is not supported", "orders@1.4.2", "perm", 9, "", ""},
+		{"handler_crash", "handler_crash", "the handler died of this record %d times: killed by SIGSEGV", "orders@1.4.1", "ok", 8, "", ""},
+		{"transient", "57P01", "terminating connection due to administrator command (session %d)", "orders@1.4.2", "ok", 1, "", ""},
+		{"permanent", "schema", "schema id %d is not registered", "orders@1.4.2", "perm", 5, "", ""},
 	}
 }
 
@@ -96,6 +97,12 @@ func (l *Letters) record(i int, now time.Time) *kgo.Record {
 			{Key: "traceparent", Value: []byte("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")},
 			{Key: "source", Value: []byte("shop")}, {Key: "empty", Value: []byte{}}, {Key: "nothing"},
 		},
+	}
+	if f.Key != "" {
+		r.Key = []byte(f.Key)
+	}
+	if f.Header != "" {
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: f.Header, Value: []byte(f.Header)})
 	}
 	for _, h := range m.Headers(nil, false) {
 		r.Headers = append(r.Headers, kgo.RecordHeader{Key: h.Key, Value: h.Value})
