@@ -68,6 +68,11 @@ bench: need build ## micro benchmarks, then throughput on real Kafka next to kaf
 	$(build) -o build/bench/ ./bench/...
 	build/bench/line -kconsume build/kconsume -reader build/bench/reader -handler build/bench/noop $(ARGS)
 
+.PHONY: scale
+scale: need build ## list a million dead letters by what they failed with, beside 5,000 records a second
+	$(build) -o build/bench/ ./bench/...
+	build/bench/dlq -kconsume build/kconsume -handler build/bench/latency $(ARGS)
+
 .PHONY: chaos
 chaos: need build ## kill, freeze and stop everything for MINUTES on real Kafka, and account for every record
 	@$(chaos) -duration $(MINUTES)m $(ARGS)
@@ -85,6 +90,10 @@ weigh: need build ## a daemon's memory with a million records parked, and what i
 halved: need build ## forward a batch of 100 with the broker stopped halfway
 	@$(chaos) -mode halved $(ARGS)
 
+.PHONY: operate
+operate: need ## kill a daemon at every step of a replay on real Kafka, and race two operators; it takes half an hour
+	KCONSUME_OPERATE_FULL=1 go test -v -count=1 -timeout 60m -run 'Killed|TwoOperators' ./test/operate
+
 .PHONY: generate
 generate: ## generate the code of the handler protocol
 	go -C tools run ./genproto ../plugin/proto .. github.com/kconsume/kconsume handler.proto
@@ -92,7 +101,7 @@ generate: ## generate the code of the handler protocol
 .PHONY: need
 need: # what the tests need beside Go: a C compiler for the race detector, Java and Maven for Kafka, kcat, the languages of handlers, a database, a browser
 	@tools/need.sh gcc=build-essential javac=default-jdk-headless mvn=maven kcat=kcat python3=python3 node=nodejs npm=npm \
-	  pg_ctlcluster=postgresql chromium=chromium promtool=prometheus prometheus-alertmanager=prometheus-alertmanager
+	  pg_ctlcluster=postgresql chromium=chromium jq=jq curl=curl promtool=prometheus prometheus-alertmanager=prometheus-alertmanager
 
 .PHONY: clean
 clean: ## delete what was built
