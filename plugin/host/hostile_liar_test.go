@@ -111,7 +111,7 @@ func lies() map[string]lie {
 			}
 			return s.verdict(wire.Verdict{Handle: r.Handle, Class: wire.ClassPermanent})
 		}},
-		"answers all at once": {bad: func(s *stage, r *wire.Record) error {
+		"answers all at once": {hello: patient, bad: func(s *stage, r *wire.Record) error {
 			f := &wire.PluginFrame{Acked: make([]uint64, 8<<20)} // 64 MiB on the wire
 			for i := range f.Acked {
 				f.Acked[i] = 1<<56 + uint64(i)
@@ -121,10 +121,10 @@ func lies() map[string]lie {
 			}
 			return s.acknowledge(r)
 		}},
-		"answers 64 MiB": {bad: func(s *stage, r *wire.Record) error {
+		"answers 64 MiB": {hello: patient, bad: func(s *stage, r *wire.Record) error {
 			return s.verdict(wire.Verdict{Handle: r.Handle, Class: wire.ClassPermanent, Message: strings.Repeat("m", 64<<20)})
 		}},
-		"answers too much": {bad: func(s *stage, r *wire.Record) error {
+		"answers too much": {hello: patient, bad: func(s *stage, r *wire.Record) error {
 			return s.verdict(wire.Verdict{Handle: r.Handle, Class: wire.ClassPermanent, Message: strings.Repeat("m", wire.MaxFrameBytes)})
 		}},
 		"unknown class": {bad: func(s *stage, r *wire.Record) error {
@@ -168,7 +168,7 @@ func lies() map[string]lie {
 			return s.verdict(wire.Verdict{Handle: r.Handle, Rule: plugin.RuleCancelled})
 		}},
 		"freezes, and may": {
-			hello: func() *wire.Hello { return &wire.Hello{Name: "hostile", Version: "1", BeatsMayWait: true} },
+			hello: patient,
 			bad:   func(*stage, *wire.Record) error { die(unix.SIGSTOP); return nil },
 		},
 		"never answers":   {bad: func(*stage, *wire.Record) error { return nil }},
@@ -306,3 +306,7 @@ func (l *liar) Control(s grpc.BidiStreamingServer[wire.Beat, wire.Beat]) error {
 		}
 	}
 }
+
+// patient asks for patience with its beats: what takes it long, on a loaded
+// machine, is to be its answer and not taken for a hang.
+func patient() *wire.Hello { return &wire.Hello{Name: "hostile", Version: "1", BeatsMayWait: true} }
