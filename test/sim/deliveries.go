@@ -100,7 +100,7 @@ func (l *ledger) checkCopies(d *delivery) {
 			due++
 		}
 	}
-	already, before := 0, 0
+	already, before, cutOff := 0, 0, false
 	for _, o := range d.rec.sent {
 		if o.stage == d.stage && o.attempt == d.attempt {
 			if o.tenure == d.tenure {
@@ -109,6 +109,7 @@ func (l *ledger) checkCopies(d *delivery) {
 			if !o.begun.IsZero() {
 				before++
 			}
+			cutOff = cutOff || o.member.cutOff
 		}
 	}
 	switch {
@@ -123,7 +124,7 @@ func (l *ledger) checkCopies(d *delivery) {
 	}
 	if before >= all {
 		l.stats.Duplicates++
-		if l.quiet {
+		if l.quiet && !cutOff {
 			l.violate("I7", "%s: %s was sent from %v as attempt %d once more, in the quiet time", d.member.name, d.rec.id(), d.stage, d.attempt)
 		}
 	}

@@ -71,7 +71,8 @@
 //     and forwards nothing that it was not already writing, before the group has
 //     heard from it (see still).
 //   - In the quiet time after the faults, in which members are stopped and
-//     started in turn and all at once, there are no duplicates at all, and what
+//     started in turn and all at once, there are no duplicates at all (but of what
+//     a stop that was too short cut off), and what
 //     was settled is committed within the commit interval and promptSlack: that is
 //     how far a commit may lag behind where nothing fails.
 //

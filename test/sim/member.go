@@ -21,6 +21,7 @@ type member struct {
 	// Guarded by the ledger's mutex.
 	crashed  bool
 	stopping bool
+	cutOff   bool      // its drain was over before it had done what it had begun
 	thawed   time.Time // it went on after it had stood still for long, and has not asked the group since; zero = it has
 	syncs    []*synced
 	open     map[uint64]*delivery // sent, and the call has not ended
@@ -131,6 +132,7 @@ func (w *world) end(slot int, m *member) {
 	defer l.mu.Unlock()
 	l.history.add(event{what: "stopped", member: m.name, note: time.Since(begin).String()})
 	l.stats.SlowestStop = max(l.stats.SlowestStop, time.Since(begin))
+	m.cutOff = l.schedule.Drain == shortDrain && time.Since(begin) >= shortDrain
 	if m.err != nil {
 		l.violate("I10", "%s ended with an error: %v", m.name, m.err)
 	}

@@ -29,6 +29,9 @@ const (
 // tiers are the delays of the retry topics, the last one the longest.
 var tiers = [...]time.Duration{2 * time.Second, 6 * time.Second}
 
+// shortDrain is a DrainTimeout by which a stop cuts calls off, and what they emit.
+const shortDrain = time.Second
+
 // Schedule is everything that a seed decides.
 type Schedule struct {
 	Seed        uint64
@@ -89,7 +92,7 @@ func NewSchedule(seed uint64) *Schedule {
 		s.MaxAttempts = 5 // the last tier repeats
 	}
 	if r.IntN(4) == 0 {
-		s.Drain = time.Second // a stop cuts calls off
+		s.Drain = shortDrain
 	}
 	s.Slots = drawSlots(draw())
 	s.Faults = drawFaults(draw())

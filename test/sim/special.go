@@ -35,15 +35,14 @@ type Anew struct {
 
 // drawSpecial draws which of them a seed goes through, if any.
 func drawSpecial(r *rand.Rand) (g Growth, a Anew) {
-	switch r.IntN(4) {
+	switch r.IntN(5) {
 	case 0:
 		g.To = partitions + 1 + r.Int32N(2)
-		if r.IntN(2) == 0 {
-			g.At = faultsFrom + between(r, 10*time.Second, 50*time.Second)
-		} else {
-			g.Later = drawEach(r, g.To, 10)
-		}
-	case 1, 2:
+		g.At = faultsFrom + between(r, 10*time.Second, 50*time.Second)
+	case 1:
+		g.To = partitions + 1 + r.Int32N(2)
+		g.Later = drawEach(r, g.To, 10)
+	case 2, 3:
 		a = Anew{Topic: mainTopic, Stopped: r.IntN(3) == 0, Pause: between(r, 0, 12*time.Second), Partitions: partitions}
 		if r.IntN(3) == 0 {
 			a.Topic = tierTopic(tiers[r.IntN(len(tiers))])

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -177,30 +178,36 @@ func (p *process) read(out io.Reader) {
 	}
 }
 
-// seedLimit is how much processor time one seed may take, and how long it may go
-// without any: it takes a second of it. One that hangs holds up virtual time.
-const seedLimit = 60 * time.Second
+// What one seed may take, which needs about a second: so much processor time, and
+// so long without any. One that hangs holds up virtual time.
+const (
+	seedLimit = 20 * time.Second
+	seedIdle  = 60 * time.Second
+	seedLook  = 5 * time.Second // how often that is looked at
+)
 
 func (p *process) play(seed uint64) (o outcome, err error) {
 	if _, err := io.WriteString(p.in, strconv.FormatUint(seed, 10)+"\n"); err != nil {
 		return o, errors.New("the worker died")
 	}
 	begin := p.used()
-	for last := begin; ; {
+	last, since := begin, time.Now()
+	for {
 		select {
 		case line, ok := <-p.lines:
 			if !ok {
 				return o, errors.New("the worker died")
 			}
 			return o, json.Unmarshal(line, &o.Result)
-		case <-time.After(seedLimit):
+		case <-time.After(seedLook):
 		}
-		now := p.used()
-		if now == last || now-begin > seedLimit {
+		if now := p.used(); now != last {
+			last, since = now, time.Now()
+		}
+		if last-begin > seedLimit || time.Since(since) > seedIdle {
 			_ = p.cmd.Process.Signal(syscall.SIGQUIT) // its goroutines go to its errors
-			return o, fmt.Errorf("no end within %v", seedLimit)
+			return o, fmt.Errorf("no end after %v of processor time", last-begin)
 		}
-		last = now // the machine is busy with something else
 	}
 }
 
@@ -233,8 +240,9 @@ func (p *process) end() int64 {
 	return 0
 }
 
-// firstLine is where the reason of a crash stands.
+// firstLine is where the reason of a crash stands; who was killed from outside
+// wrote none.
 func (p *process) firstLine() string {
 	line, _, _ := strings.Cut(strings.TrimSpace(p.errors.String()), "\n")
-	return line
+	return cmp.Or(line, p.cmd.ProcessState.String())
 }

@@ -4,6 +4,7 @@
 //	runner -seeds 500 -first 1     seeds 1 to 500; a first of 0 is a fresh one
 //	runner -seeds 1 -first 17 -history    seed 17, with its history in any case
 //	runner -planted                whether each planted bug is caught
+//	runner -procs 2                other orders of events, at some cost
 package main
 
 import (
