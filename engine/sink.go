@@ -158,8 +158,10 @@ func (l *loop) write(s *sink) {
 	msgs, alone := s.take()
 	w := l.writers.of(s.topic, alone)
 	receipts := make([]*receipt, len(msgs))
+	there := s.partition >= 0 && int(s.partition) < len(l.layout[s.topic])
 	for i := range msgs {
 		receipts[i] = msgs[i].WriterData.(*receipt)
+		receipts[i].there = there
 	}
 	l.task(func(ctx context.Context) event {
 		errs := positions(w.WriteMessages(ctx, msgs...), len(msgs))
@@ -207,6 +209,7 @@ func wireSize(m *kafka.Message) int {
 // receipt is what the client brings back of one record.
 type receipt struct {
 	at     int   // its position among those of its write
+	there  bool  // its partition exists, whatever the client knows by now
 	offset int64 // set where the broker has acknowledged it
 }
 

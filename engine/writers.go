@@ -83,17 +83,26 @@ func (w *writers) close() {
 
 // copartition writes a record to the partition it names: a forward's is its
 // source's number, so that one member owns a key's records in every stage.
-// Where the target has no such partition the key decides.
+// Where the target has no such partition the key decides. A client that has not
+// heard yet that a topic has grown fails to find the partition, and finds it
+// when the write is tried again.
 type copartition struct{}
 
 func (copartition) Balance(m kafka.Message, partitions ...int) int {
 	switch n := len(partitions); {
 	case m.Partition >= 0 && m.Partition < n:
 		return partitions[m.Partition]
+	case m.Partition >= 0 && exists(&m):
+		return m.Partition
 	case m.Partition >= 0 && m.Key == nil:
 		return partitions[m.Partition%n]
 	}
 	return kafka.Murmur2Balancer{}.Balance(m, partitions...)
+}
+
+func exists(m *kafka.Message) bool {
+	r, ok := m.WriterData.(*receipt)
+	return ok && r.there
 }
 
 // keyPartition is the one of n partitions that a key belongs to, as Java's

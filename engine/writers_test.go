@@ -66,6 +66,17 @@ func TestCopartition(t *testing.T) {
 	}
 }
 
+// A client that has not heard of a topic's growth yet must not send a record
+// away from its partition.
+func TestCopartitionOfATopicThatHasGrown(t *testing.T) {
+	for there, want := range map[bool]int{true: 4, false: 1} {
+		m := kafka.Message{Partition: 4, WriterData: &receipt{there: there}}
+		if got := (copartition{}).Balance(m, 0, 1, 2); got != want {
+			t.Errorf("the partition exists: %v: %d, want %d", there, got, want)
+		}
+	}
+}
+
 // The close of writers is bounded, though a write of theirs never ends.
 func TestWritersCloseUnderWatchdog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
