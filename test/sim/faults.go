@@ -23,7 +23,6 @@ const (
 	DelayRequest Kind = "delay request"  // of Count requests, by For
 	LoseRequest  Kind = "lose request"   // the connection ends before the broker sees it
 	RepeatReq    Kind = "repeat request" // it comes to the broker twice, and one of the two answers is lost
-	RepeatAnswer Kind = "repeat answer"  // it comes to the member twice
 	FreezeMember Kind = "freeze member"  // nothing passes for For, then all of it does
 	FreezeProc   Kind = "freeze process" // nothing of the member goes on for For
 	PauseBroker  Kind = "pause broker"   // nothing passes to and from it for For
@@ -129,15 +128,14 @@ var keyOf = map[Kind]kmsg.Key{
 
 // wireKinds and the rest are drawn with the weight of their number.
 var (
-	wireKinds   = []Kind{CutMember, CutLink, LoseAnswer, LoseAnswer, LoseAnswer, MuteAnswer, DelayAnswer, DelayAnswer, DelayRequest, DelayRequest, LoseRequest, RepeatReq, RepeatReq, RepeatAnswer, FreezeMember, FreezeProc, FreezeProc}
+	wireKinds   = []Kind{CutMember, CutLink, LoseAnswer, LoseAnswer, LoseAnswer, MuteAnswer, DelayAnswer, DelayAnswer, DelayRequest, DelayRequest, LoseRequest, RepeatReq, RepeatReq, FreezeMember, FreezeProc, FreezeProc}
 	brokerKinds = []Kind{PauseBroker, RestartBrok, MoveLeader, MoveLeader, MoveLeaders, MoveCoord, Compact, Compact, MoveStart}
 	errorKinds  = []Kind{FailProduce, FailProduce, FailProduce, FailProduce, FailFetch, FailFetch, FailRange, FailCommit, FailCommit, PartCommit, FailBeat, FailJoin, FailSync, FailMetadata, FailOffsets, FailFind, FailList}
 	wireKeys    = []kmsg.Key{kmsg.Produce, kmsg.Produce, kmsg.Produce, kmsg.OffsetCommit, kmsg.OffsetCommit, kmsg.Fetch, kmsg.JoinGroup, kmsg.SyncGroup, kmsg.Heartbeat, kmsg.OffsetFetch, kmsg.Metadata}
-	// Repeated are requests that a network which tries again would repeat, and
-	// answers on connections whose client refuses one that it did not ask for. (On
-	// the group's connection two goroutines would wait for each other's for ever.)
+	// A network that tries again repeats these. (An answer that a connection brings
+	// twice is none of its faults: the client would read the second one as that to
+	// its next request, whatever it asks, and believe each count in it.)
 	repeatedRequests = []kmsg.Key{kmsg.Produce, kmsg.Produce, kmsg.OffsetCommit}
-	repeatedAnswers  = []kmsg.Key{kmsg.Produce, kmsg.Fetch, kmsg.Metadata}
 )
 
 // drawFaults draws faults of all kinds over the time of faults.
@@ -179,8 +177,6 @@ func drawFault(r *rand.Rand, k Kind) Fault {
 		}
 	case RepeatReq:
 		f.Key, f.Second = pick(r, repeatedRequests), r.IntN(2) == 0
-	case RepeatAnswer:
-		f.Key, f.Count = pick(r, repeatedAnswers), 1
 	case FreezeMember: // some of them past the session
 		f.For = between(r, time.Second, 12*time.Second)
 	case FreezeProc: // half of them for so long that it asks the group, which has not gone on yet

@@ -21,7 +21,7 @@ func (w *world) playFaults(fs []Fault) {
 func (w *world) inject(f Fault) {
 	m := w.member(f.Slot)
 	switch f.Kind {
-	case CutMember, CutLink, LoseAnswer, MuteAnswer, DelayAnswer, DelayRequest, LoseRequest, RepeatReq, RepeatAnswer, FreezeMember, FreezeProc:
+	case CutMember, CutLink, LoseAnswer, MuteAnswer, DelayAnswer, DelayRequest, LoseRequest, RepeatReq, FreezeMember, FreezeProc:
 		if m == nil {
 			return
 		}

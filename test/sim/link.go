@@ -277,17 +277,15 @@ func (l *link) answers() {
 		if q.lost {
 			continue
 		}
-		kind := Kind("")
 		if q.answer != nil {
-			kind = q.answer.fault.Kind
-		}
-		switch kind {
-		case LoseAnswer:
-			return
-		case MuteAnswer:
-			continue
-		case DelayAnswer:
-			l.wait(q.answer.fault.For)
+			switch q.answer.fault.Kind {
+			case LoseAnswer:
+				return
+			case MuteAnswer:
+				continue
+			case DelayAnswer:
+				l.wait(q.answer.fault.For)
+			}
 		}
 		if q.key == kmsg.Fetch {
 			frame = l.wire.w.sieve(q, frame)
@@ -302,11 +300,6 @@ func (l *link) answers() {
 			l.wire.w.forwardsAnswered(l.wire, q, frame)
 		}
 		l.answered <- struct{}{}
-		if kind == RepeatAnswer {
-			if _, err := l.client.Write(frame); err != nil {
-				return
-			}
-		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strconv"
 	"testing"
@@ -14,16 +15,31 @@ import (
 	"time"
 )
 
+// maxMemory is by how many MiB a seed may have the process grow. All of them need
+// less than a fifth of it.
+const maxMemory = 512
+
+// memory is what the process has taken from the system, in MiB.
+func memory() int {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.Sys >> 20)
+}
+
 // play runs one seed in a bubble. Where it fails, or keep says so, its history is
 // saved in dir.
 func play(t *testing.T, seed uint64, dir string, keep bool) (res *Result) {
 	t.Helper()
+	before := memory()
 	synctest.Test(t, func(t *testing.T) {
 		var err error
 		if res, err = Run(seed); err != nil {
 			t.Fatal(err)
 		}
 	})
+	if n := memory() - before; n > maxMemory {
+		res.Violations = append(res.Violations, fmt.Sprintf("it took %d MiB of memory", n))
+	}
 	if len(res.Violations) == 0 && !keep {
 		return res
 	}
