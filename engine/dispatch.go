@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kconsume/kconsume/engine/history"
 	"github.com/kconsume/kconsume/engine/record"
 	"github.com/kconsume/kconsume/metrics"
 	"github.com/kconsume/kconsume/plugin"
@@ -316,7 +317,7 @@ func (l *loop) done(p *partition, slot uint64, dropped bool, v *plugin.Verdict, 
 	}
 	p.handled[outcome].Inc()
 	l.tell(p, slot, kind, now.UnixMilli(), v)
-	l.conclude(p, slot, ReplayOutcome{Status: ReplaySucceeded, Handler: handler, Attempts: p.past(p.track.at(slot)).Failed + 1}, now)
+	l.conclude(p, slot, history.Outcome{Status: history.OutcomeSucceeded, Handler: handler}, now)
 }
 
 // settle says that nothing more is to be done about a record.

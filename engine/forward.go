@@ -140,8 +140,8 @@ func (f *forward) arrived(l *loop, now time.Time) {
 		l.settle(p, f.slot)
 		return
 	}
-	l.conclude(p, f.slot, ReplayOutcome{
-		Status: ReplayFailedAgain, Handler: f.meta.Handler, Attempts: f.meta.Failed, Class: f.meta.Class,
-		Again: &DeadLetterAt{Partition: p.lane.id, Offset: f.offset},
+	l.conclude(p, f.slot, history.Outcome{
+		Status: history.OutcomeFailedAgain, Handler: f.meta.Handler, Class: f.meta.Class,
+		Again: &history.Place{Partition: p.lane.id, Offset: f.offset},
 	}, now)
 }

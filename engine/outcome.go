@@ -8,49 +8,18 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// OutcomeKey is what the keys of outcomes in a state topic begin with; the
-// replay id follows.
-const OutcomeKey = "out/"
-
-// ReplayOutcome is how a replayed record ended: the value of an entry in the state
-// topic of its DLQ, as JSON.
-type ReplayOutcome struct {
-	Version  int           `json:"v"` // 1
-	ReplayID string        `json:"replay_id"`
-	Status   ReplayStatus  `json:"status"`
-	At       int64         `json:"at"`                // unix ms
-	Handler  string        `json:"handler,omitempty"` // name@version
-	Attempts int           `json:"attempts"`          // deliveries that it took
-	Class    string        `json:"class,omitempty"`   // ReplayFailedAgain: X-Error-Class
-	Again    *DeadLetterAt `json:"again,omitempty"`   // ReplayFailedAgain: where it lies now
-}
-
-// ReplayStatus is how a replay ended.
-type ReplayStatus string
-
-const (
-	ReplaySucceeded   ReplayStatus = "succeeded"    // handled, or dropped on purpose
-	ReplayFailedAgain ReplayStatus = "failed_again" // in the DLQ once more
-)
-
-// DeadLetterAt is a place in the DLQ.
-type DeadLetterAt struct {
-	Partition int32 `json:"partition"`
-	Offset    int64 `json:"offset"`
-}
-
-// outcome is one on its way. Its record is settled only once it has arrived, so
+// outcome is a replay's outcome on its way. Its record is settled only once it has arrived, so
 // that whoever replayed it learns how that ended, whatever happens to us.
 type outcome struct {
 	passage
 	p    *partition
 	slot uint64
-	end  ReplayOutcome
+	end  history.Outcome
 }
 
 // conclude settles a record that needs nothing more, a replayed one by way of
 // its outcome.
-func (l *loop) conclude(p *partition, slot uint64, end ReplayOutcome, now time.Time) {
+func (l *loop) conclude(p *partition, slot uint64, end history.Outcome, now time.Time) {
 	it := p.track.at(slot)
 	if it.meta == nil {
 		l.settle(p, slot)
@@ -61,7 +30,8 @@ func (l *loop) conclude(p *partition, slot uint64, end ReplayOutcome, now time.T
 		return
 	}
 	it.state = itemForwarding
-	end.Version, end.ReplayID, end.At = 1, it.meta.ReplayID, now.UnixMilli()
+	end.Version, end.ReplayID, end.At = history.OutcomeVersion, it.meta.ReplayID, now.UnixMilli()
+	end.Attempts = it.meta.Failed + 1
 	l.ship(&outcome{p: p, slot: slot, end: end})
 }
 
@@ -79,7 +49,7 @@ func (x *outcome) message(int32) kafka.Message {
 	if err != nil {
 		panic(err) // it holds nothing that JSON has not
 	}
-	return kafka.Message{Key: []byte(OutcomeKey + x.end.ReplayID), Value: value}
+	return kafka.Message{Key: []byte(history.OutcomeKey + x.end.ReplayID), Value: value}
 }
 
 func (x *outcome) arrived(l *loop, _ time.Time) {

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kconsume/kconsume/engine"
 	"github.com/kconsume/kconsume/engine/history"
 	"github.com/kconsume/kconsume/plugin"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -26,12 +25,12 @@ func replayed(topic, id, value, group string) *kgo.Record {
 }
 
 // outcomes are the entries of outcomes in the state topic, by replay id.
-func (w *world) outcomes() map[string][]engine.ReplayOutcome {
+func (w *world) outcomes() map[string][]history.Outcome {
 	w.t.Helper()
-	out := map[string][]engine.ReplayOutcome{}
+	out := map[string][]history.Outcome{}
 	for _, r := range w.read("t.dlq.state") {
-		id, ok := strings.CutPrefix(string(r.Key), engine.OutcomeKey)
-		var o engine.ReplayOutcome
+		id, ok := strings.CutPrefix(string(r.Key), history.OutcomeKey)
+		var o history.Outcome
 		if err := json.Unmarshal(r.Value, &o); err != nil || !ok || o.ReplayID != id || r.Partition != 0 || o.Version != 1 {
 			w.t.Fatalf("entry %q in partition %d: %s (%v)", r.Key, r.Partition, r.Value, err)
 		}
@@ -84,12 +83,12 @@ func TestOutcomesOfReplays(t *testing.T) {
 		r.end()
 
 		got := w.outcomes()
-		for id, want := range map[string]engine.ReplayOutcome{
-			"J/1/1/good":   {Status: engine.ReplaySucceeded, Attempts: 1},
-			"J/1/3/twice":  {Status: engine.ReplaySucceeded, Attempts: 2},
-			"J/1/4/drop":   {Status: engine.ReplaySucceeded, Attempts: 1},
-			"J/1/5/source": {Status: engine.ReplaySucceeded, Attempts: 1},
-			"J/1/2/bad":    {Status: engine.ReplayFailedAgain, Attempts: 1, Class: "permanent"},
+		for id, want := range map[string]history.Outcome{
+			"J/1/1/good":   {Status: history.OutcomeSucceeded, Attempts: 1},
+			"J/1/3/twice":  {Status: history.OutcomeSucceeded, Attempts: 2},
+			"J/1/4/drop":   {Status: history.OutcomeSucceeded, Attempts: 1},
+			"J/1/5/source": {Status: history.OutcomeSucceeded, Attempts: 1},
+			"J/1/2/bad":    {Status: history.OutcomeFailedAgain, Attempts: 1, Class: "permanent"},
 		} {
 			if len(got[id]) != 1 {
 				t.Errorf("%s: %+v", id, got[id])
@@ -99,7 +98,7 @@ func TestOutcomesOfReplays(t *testing.T) {
 			if o.Status != want.Status || o.Attempts != want.Attempts || o.Class != want.Class || o.At == 0 {
 				t.Errorf("%s: %+v", id, o)
 			}
-			if (o.Again != nil) != (want.Status == engine.ReplayFailedAgain) {
+			if (o.Again != nil) != (want.Status == history.OutcomeFailedAgain) {
 				t.Errorf("%s: again %+v", id, o.Again)
 			}
 		}

@@ -44,9 +44,9 @@ func TestNeedless(t *testing.T) {
 	put(lately, "job/runs", state.Job{V: 1, After: -1, Digest: "busy"})
 	put(long, "job/old", state.Job{V: 1, After: -1, Ended: true})
 	put(lately, "job/ended", state.Job{V: 1, After: -1, Ended: true})
-	put(lately, "out/j/0/9/bb", state.Out{V: 1, Status: state.Succeeded, At: long.UnixMilli()})
-	put(lately, "out/j/0/9/cc", state.Out{V: 1, Status: state.Succeeded, At: lately.UnixMilli()})
-	put(lately, "out/j/0/10/aa", state.Out{V: 1, Status: state.Succeeded, At: long.UnixMilli()})
+	put(lately, "out/j/0/9/bb", state.Out{Version: 1, Status: string(state.Succeeded), At: long.UnixMilli()})
+	put(lately, "out/j/0/9/cc", state.Out{Version: 1, Status: string(state.Succeeded), At: lately.UnixMilli()})
+	put(lately, "out/j/0/10/aa", state.Out{Version: 1, Status: string(state.Succeeded), At: long.UnixMilli()})
 	put(now, "audit/1", struct{}{})
 	got := map[string]bool{}
 	for _, p := range needless(v, sp, now) {

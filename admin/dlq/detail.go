@@ -115,7 +115,7 @@ func doneEntry(r *state.Rec, partition int32) TimelineEntry {
 }
 
 func outcomeEntry(topic, job string, o state.Out) TimelineEntry {
-	t := TimelineEntry{At: msTime(o.At), What: string(o.Status), Job: job, Handler: text(o.Handler), Reason: text(o.Class), Attempts: o.Attempts}
+	t := TimelineEntry{At: msTime(o.At), What: o.Status, Job: job, Handler: text(o.Handler), Reason: text(o.Class), Attempts: o.Attempts}
 	if o.Again != nil {
 		t.Place = &Place{topic, Position{o.Again.Partition, o.Again.Offset}}
 	}

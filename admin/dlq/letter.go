@@ -131,7 +131,7 @@ func stateOf(id state.ID, r state.Record, out state.Out) State {
 	if r.Rec.Status == state.Replayed {
 		s.Sent = &Place{r.Target, Position{id.Partition, r.Rec.Offset}}
 	}
-	if out.Status != "" && out.Status == r.Status {
+	if out.Status != "" && Status(out.Status) == r.Status {
 		s.At, s.Handler = msTime(out.At), text(out.Handler)
 		if out.Again != nil {
 			s.Again = &Position{out.Again.Partition, out.Again.Offset}

@@ -292,7 +292,7 @@ func headersOf(r *kgo.Record) map[string]string {
 // outcome is what the engine writes once a copy has been handled.
 func (w *world) outcome(replay string, status Status, again *Position) {
 	w.t.Helper()
-	o := state.Out{V: 1, Replay: replay, Status: status, At: time.Now().UnixMilli(), Handler: "orders@2", Attempts: 1}
+	o := state.Out{Version: 1, ReplayID: replay, Status: string(status), At: time.Now().UnixMilli(), Handler: "orders@2", Attempts: 1}
 	if again != nil {
 		o.Again = &state.Again{Partition: again.Partition, Offset: again.Offset}
 	}

@@ -15,12 +15,14 @@ import (
 	"encoding/hex"
 	"strconv"
 	"strings"
+
+	"github.com/kconsume/kconsume/engine/history"
 )
 
 // Prefixes of the keys.
 const (
 	prefixRec   = "rec/"
-	prefixOut   = "out/"
+	prefixOut   = history.OutcomeKey
 	prefixPlan  = "plan/"
 	prefixJob   = "job/"
 	prefixAudit = "audit/"
@@ -43,7 +45,9 @@ func (id ID) String() string {
 func (id ID) Key() string { return prefixRec + id.String() }
 
 // ReplayID is what a job's copy of the dead letter carries.
-func (id ID) ReplayID(job string) string { return job + "/" + id.String() }
+func (id ID) ReplayID(job string) string {
+	return history.ReplayID{Job: job, Partition: id.Partition, Offset: id.Offset, Identity: id.Identity}.String()
+}
 
 // ParseID reads PARTITION/OFFSET/IDENTITY.
 func ParseID(text string) (ID, bool) {
@@ -55,14 +59,10 @@ func ParseID(text string) (ID, bool) {
 	return id, ok1 && ok2 && err1 == nil && err2 == nil && partition >= 0 && offset >= 0 && identity != "" && id.String() == text
 }
 
-// ParseReplayID reads JOB/PARTITION/OFFSET/IDENTITY.
+// ParseReplayID reads it: the job's id, and the dead letter's.
 func ParseReplayID(text string) (job string, id ID, ok bool) {
-	job, rest, ok := strings.Cut(text, "/")
-	if !ok || job == "" {
-		return "", ID{}, false
-	}
-	id, ok = ParseID(rest)
-	return job, id, ok
+	r, ok := history.ParseReplayID(text)
+	return r.Job, ID{r.Partition, r.Offset, r.Identity}, ok
 }
 
 // Identity is a short hash of what makes a dead letter itself: its topic's id

@@ -23,7 +23,7 @@ func (v *View) joined(r *Record) Status {
 		return r.Status
 	}
 	if o, ok := v.outs[r.Replay]; ok {
-		return o.Status
+		return Status(o.Status)
 	}
 	return r.Status
 }

@@ -3,6 +3,8 @@ package state
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/kconsume/kconsume/engine/history"
 )
 
 // version is the "v" of every value that is written. Newer ones are passed over.
@@ -15,8 +17,8 @@ const (
 	New         Status = "new"
 	Claimed     Status = "claimed"
 	Replayed    Status = "replayed"
-	Succeeded   Status = "succeeded"
-	FailedAgain Status = "failed_again"
+	Succeeded   Status = history.OutcomeSucceeded
+	FailedAgain Status = history.OutcomeFailedAgain
 	Resolved    Status = "resolved"
 	Discarded   Status = "discarded"
 	Uncertain   Status = "uncertain"
@@ -105,23 +107,11 @@ type Rec struct {
 	Offset int64  `json:"offset,omitempty"` // sent: where the copy lies
 }
 
-// Out is how a replayed copy ended. The engine writes it.
-type Out struct {
-	V        int    `json:"v"`
-	Replay   string `json:"replay_id"`
-	Status   Status `json:"status"` // Succeeded or FailedAgain
-	At       int64  `json:"at"`     // unix ms
-	Handler  string `json:"handler,omitempty"`
-	Attempts int    `json:"attempts,omitempty"`
-	Class    string `json:"class,omitempty"`
-	Again    *Again `json:"again,omitempty"` // FailedAgain: its next dead letter
-}
+// Out is how a replayed copy ended.
+type Out = history.Outcome
 
 // Again is a place in the DLQ.
-type Again struct {
-	Partition int32 `json:"partition"`
-	Offset    int64 `json:"offset"`
-}
+type Again = history.Place
 
 // Plan is an entry about a plan.
 type Plan struct {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kconsume/kconsume/engine/history"
 )
 
 // maxAudit bounds how many audit entries a view holds: the latest ones.
@@ -208,10 +210,10 @@ func (v *View) out(replay string, e Entry) {
 		delete(v.outs, replay)
 	}
 	var o Out
-	if e.Value == nil || json.Unmarshal(e.Value, &o) != nil || o.V != version || o.Status != Succeeded && o.Status != FailedAgain {
+	if e.Value == nil || json.Unmarshal(e.Value, &o) != nil || o.Version != history.OutcomeVersion || o.Status != history.OutcomeSucceeded && o.Status != history.OutcomeFailedAgain {
 		return
 	}
-	o.Replay, o.Handler, o.Class = replay, v.word(o.Handler), v.word(o.Class)
+	o.ReplayID, o.Handler, o.Class = replay, v.word(o.Handler), v.word(o.Class)
 	v.outs[replay] = o
 	v.tally(job, o, 1)
 	if o.Again != nil {
@@ -221,7 +223,7 @@ func (v *View) out(replay string, e Entry) {
 
 func (v *View) tally(job string, o Out, n int) {
 	t := v.ended[job]
-	if o.Status == Succeeded {
+	if o.Status == history.OutcomeSucceeded {
 		t.Succeeded += n
 	} else {
 		t.FailedAgain += n

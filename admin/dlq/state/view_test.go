@@ -174,7 +174,7 @@ func (d *daemon) step() {
 	case 10: // the engine tells how a copy ended
 		for id, copies := range d.sent {
 			for replay := range copies {
-				d.write("out/"+replay, Out{V: 1, Status: []Status{Succeeded, FailedAgain}[d.rng.IntN(2)], Again: &Again{id.Partition, int64(len(d.log))}})
+				d.write("out/"+replay, Out{Version: 1, Status: []string{string(Succeeded), string(FailedAgain)}[d.rng.IntN(2)], Again: &Again{Partition: id.Partition, Offset: int64(len(d.log))}})
 				return
 			}
 		}
@@ -331,7 +331,7 @@ func TestOutcomes(t *testing.T) {
 	claim, sent := rec(-1, Claim, "a"), rec(0, Sent, "a")
 	claim.Replay, sent.Replay = id.ReplayID("a"), id.ReplayID("a")
 	out := func(job string, s Status) (string, Out) {
-		return "out/" + id.ReplayID(job), Out{V: 1, Status: s, At: 5}
+		return "out/" + id.ReplayID(job), Out{Version: 1, Status: string(s), At: 5}
 	}
 	keyA, okA := out("a", Succeeded)
 	keyB, badB := out("b", FailedAgain)
