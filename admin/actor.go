@@ -35,14 +35,6 @@ const (
 	viaConsole = "console"
 )
 
-// rank orders roles: each includes the ones before it.
-func rank(r dlq.Role) int {
-	return slices.Index([]dlq.Role{dlq.RoleViewer, dlq.RoleReader, dlq.RoleOperator, dlq.RoleAdmin}, r)
-}
-
-// Includes reports whether who has a role may do what another one allows.
-func Includes(has, needs dlq.Role) bool { return rank(has) >= rank(needs) && rank(has) >= 0 }
-
 var (
 	errNobody   = errors.New("no token and no certificate: send Authorization: Bearer TOKEN, one of those in the --admin-tokens file")
 	errBadToken = errors.New("the token is not one of those in the --admin-tokens file")
@@ -98,30 +90,46 @@ func (a *Access) certificate(state *tls.ConnectionState) (dlq.Actor, error) {
 func (a *Access) peer(p Peer) (dlq.Actor, error) {
 	uid := strconv.Itoa(p.UID)
 	actor := dlq.Actor{Name: "uid " + uid, Via: viaSocket}
-	groups := []string{strconv.Itoa(p.GID)}
-	name := ""
-	if u, err := user.LookupId(uid); err == nil {
-		name = u.Username
-		actor.Name = "uid " + uid + " (" + name + ")"
-		if more, err := u.GroupIds(); err == nil {
-			groups = append(groups, more...)
-		}
+	u, err := user.LookupId(uid)
+	if err == nil {
+		actor.Name = "uid " + uid + " (" + u.Username + ")"
+	} else {
+		u = nil
 	}
 	if p.UID == 0 || p.UID == os.Geteuid() {
 		actor.Role = dlq.RoleAdmin
 		return actor, nil
 	}
-	if role, ok := a.Users.role(kindUser, name); ok && name != "" {
-		actor.Role = role
-		return actor, nil
+	if u != nil && u.Username != "" {
+		if role, ok := a.Users.role(kindUser, u.Username); ok {
+			actor.Role = role
+			return actor, nil
+		}
 	}
 	if role, ok := a.Users.role(kindUID, uid); ok {
 		actor.Role = role
 		return actor, nil
 	}
-	if g, err := user.LookupGroup(a.OperatorGroup); err == nil && slices.Contains(groups, g.Gid) {
+	if a.operator(p, u) {
 		actor.Role = dlq.RoleOperator
 		return actor, nil
 	}
 	return actor, errNoRole
+}
+
+// operator reports whether a process, or its user if it is known, is in the
+// group of operators.
+func (a *Access) operator(p Peer, u *user.User) bool {
+	g, err := user.LookupGroup(a.OperatorGroup)
+	if err != nil {
+		return false
+	}
+	if g.Gid == strconv.Itoa(p.GID) {
+		return true
+	}
+	if u == nil {
+		return false
+	}
+	groups, err := u.GroupIds()
+	return err == nil && slices.Contains(groups, g.Gid)
 }

@@ -42,32 +42,13 @@ func (a *api) answer(w http.ResponseWriter, status int, v any, err error) {
 	a.refuse(w, err)
 }
 
-// statusOf is the HTTP status for an error of the service.
-func statusOf(k dlq.Kind) int {
-	switch k {
-	case dlq.KindInvalid:
-		return http.StatusBadRequest
-	case dlq.KindDenied:
-		return http.StatusForbidden
-	case dlq.KindNotFound:
-		return http.StatusNotFound
-	case dlq.KindConflict:
-		return http.StatusConflict
-	case dlq.KindGone:
-		return http.StatusGone
-	case dlq.KindTooMany:
-		return http.StatusTooManyRequests
-	}
-	return http.StatusServiceUnavailable
-}
-
 func (a *api) refuse(w http.ResponseWriter, err error) {
 	if e, ok := errors.AsType[*requestError](err); ok {
 		a.problem(w, e.status, e.text)
 		return
 	}
 	kind := dlq.KindOf(err)
-	status := statusOf(kind)
+	status := kind.HTTPStatus()
 	a.write(w, status, "application/problem+json", Problem{
 		Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: err.Error(), Kind: string(kind),
 	})
@@ -126,7 +107,7 @@ func (a *api) message(w http.ResponseWriter, r *http.Request) {
 // mayRead refuses payloads to those who may only see that there are records.
 func mayRead(r *http.Request) error {
 	actor, _ := ActorOf(r.Context())
-	if !Includes(actor.Role, dlq.RoleReader) {
+	if !actor.Role.Includes(dlq.RoleReader) {
 		return &requestError{http.StatusForbidden, "payloads need the role reader: " + actor.Name + " is " + string(actor.Role)}
 	}
 	return nil

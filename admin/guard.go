@@ -52,7 +52,7 @@ func (a *api) admit(w http.ResponseWriter, r *http.Request, needs dlq.Role) (dlq
 		a.problem(w, status, err.Error())
 		return actor, false
 	}
-	if !Includes(actor.Role, needs) {
+	if !actor.Role.Includes(needs) {
 		a.denied(r, actor, "role")
 		a.problem(w, http.StatusForbidden, "this needs the role "+string(needs)+": "+actor.Name+" is "+string(actor.Role))
 		return actor, false

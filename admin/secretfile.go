@@ -69,7 +69,7 @@ func accessLines(flag, path string, text []byte) ([]accessLine, error) {
 			continue
 		}
 		role := dlq.Role(words[0])
-		if rank(role) < 0 {
+		if !role.Includes(dlq.RoleViewer) {
 			return nil, fmt.Errorf("%s %s:%d: the first word is no role: use viewer, reader, operator or admin", flag, path, n)
 		}
 		out = append(out, accessLine{n, role, words[1:]})

@@ -35,9 +35,7 @@ type Config struct {
 	Settings func() []Setting
 	// ActorOf is who asks.
 	ActorOf func(context.Context) (dlq.Actor, bool)
-	// Includes reports whether who has a role may do what another one allows.
-	Includes func(has, needs dlq.Role) bool
-	Logger   *slog.Logger // nil = slog.Default()
+	Logger  *slog.Logger // nil = slog.Default()
 }
 
 // Setting is one of the daemon's settings.
@@ -116,16 +114,14 @@ type view struct {
 	Flash   string
 	Now     time.Time
 	Data    any
-
-	includes func(has, needs dlq.Role) bool
 }
 
 // May reports whether the one who asks may do what a role allows.
-func (v *view) May(role string) bool { return v.includes(v.Actor.Role, dlq.Role(role)) }
+func (v *view) May(role string) bool { return v.Actor.Role.Includes(dlq.Role(role)) }
 
 func (h *console) view(r *http.Request, title, section string, data any) *view {
 	actor, _ := h.cfg.ActorOf(r.Context())
-	v := &view{Title: title, Section: section, Actor: actor, Now: time.Now(), Data: data, includes: h.cfg.Includes, Flash: r.URL.Query().Get("done")}
+	v := &view{Title: title, Section: section, Actor: actor, Now: time.Now(), Data: data, Flash: r.URL.Query().Get("done")}
 	if h.cfg.DLQ != nil {
 		v.Topics = h.cfg.DLQ.Topics()
 	}
@@ -147,13 +143,7 @@ func (h *console) show(w http.ResponseWriter, status int, page string, v *view) 
 
 // fail shows why something was not done.
 func (h *console) fail(w http.ResponseWriter, r *http.Request, err error) {
-	status := map[dlq.Kind]int{
-		dlq.KindInvalid: http.StatusBadRequest, dlq.KindDenied: http.StatusForbidden, dlq.KindNotFound: http.StatusNotFound,
-		dlq.KindConflict: http.StatusConflict, dlq.KindGone: http.StatusGone, dlq.KindTooMany: http.StatusTooManyRequests,
-	}[dlq.KindOf(err)]
-	if status == 0 {
-		status = http.StatusServiceUnavailable
-	}
+	status := dlq.KindOf(err).HTTPStatus()
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = errors.New("it took too long: try again")
 	}

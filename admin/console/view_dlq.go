@@ -208,7 +208,7 @@ func (h *console) act(w http.ResponseWriter, r *http.Request) {
 // allowed refuses what the role of who asks does not allow.
 func (h *console) allowed(r *http.Request, needs dlq.Role) error {
 	actor, _ := h.cfg.ActorOf(r.Context())
-	if !h.cfg.Includes(actor.Role, needs) {
+	if !actor.Role.Includes(needs) {
 		return &dlq.Error{Kind: dlq.KindDenied, Text: "this needs the role " + string(needs) + ": " + actor.Name + " is " + string(actor.Role)}
 	}
 	return nil

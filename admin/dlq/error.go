@@ -3,6 +3,7 @@ package dlq
 import (
 	"errors"
 	"fmt"
+	"net/http"
 )
 
 // Kind is the bounded word for an Error. The API makes a status of it.
@@ -17,6 +18,25 @@ const (
 	KindTooMany     Kind = "too_many"    // 429: as many as allowed are under way
 	KindUnavailable Kind = "unavailable" // 503: brokers do not answer, or the state is not read yet
 )
+
+// HTTPStatus is the status of an answer that tells of such an error.
+func (k Kind) HTTPStatus() int {
+	switch k {
+	case KindInvalid:
+		return http.StatusBadRequest
+	case KindDenied:
+		return http.StatusForbidden
+	case KindNotFound:
+		return http.StatusNotFound
+	case KindConflict:
+		return http.StatusConflict
+	case KindGone:
+		return http.StatusGone
+	case KindTooMany:
+		return http.StatusTooManyRequests
+	}
+	return http.StatusServiceUnavailable
+}
 
 // Error is why something was not done: one line that ends with what to do next.
 type Error struct {

@@ -65,15 +65,27 @@ func emitPolicies(s *option.Set) map[string]engine.EmitPolicy {
 	return emit
 }
 
-// handlerConfig finds the handler's file and says how to run it. Handlers that
-// are named by their path are trusted more than those that are looked up: a
-// person chose the file itself.
+// handlerConfig is how run starts the handler.
 func handlerConfig(in *invocation, socketDir string, logger *slog.Logger) (host.Config, error) {
 	s := in.opts
-	name, trust := s.Text("handler"), host.TrustStrict
+	c, err := handlerAt(in, s.Text("handler"), byName(s.Text("handler")), socketDir, logger)
+	c.Concurrency, c.Procs, c.TLS, c.Logger = s.Int("concurrency"), s.Int("handler-procs"), s.Bool("handler-tls"), logger
+	return c, err
+}
+
+// byName is how much a handler is trusted that is named so. Handlers that are
+// named by their path are trusted more than those that are looked up: a person
+// chose the file itself.
+func byName(name string) host.Trust {
 	if strings.Contains(name, "/") {
-		trust = host.TrustByPath
+		return host.TrustByPath
 	}
+	return host.TrustStrict
+}
+
+// handlerAt finds a handler's file and says how to run it.
+func handlerAt(in *invocation, name string, trust host.Trust, socketDir string, logger *slog.Logger) (host.Config, error) {
+	s := in.opts
 	path, err := host.Find(name, s.List("handler-dir"))
 	if err != nil {
 		return host.Config{}, &failure{exitConfig, err}
@@ -83,8 +95,7 @@ func handlerConfig(in *invocation, socketDir string, logger *slog.Logger) (host.
 	}
 	return host.Config{
 		Path: path, Trust: trust, SHA256: s.Text("handler-sha256"),
-		Args: s.List("handler-arg"), Env: handlerEnv(in, logger),
-		Concurrency: s.Int("concurrency"), Procs: s.Int("handler-procs"), TLS: s.Bool("handler-tls"), SocketDir: socketDir, Logger: logger,
+		Args: s.List("handler-arg"), Env: handlerEnv(in, logger), SocketDir: socketDir,
 	}, nil
 }
 

@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"unicode"
 
 	"github.com/kconsume/kconsume/admin"
+	"github.com/kconsume/kconsume/plugin/host"
 )
 
 func pluginCommand() command {
@@ -22,6 +24,11 @@ func pluginCommand() command {
 // is to be removed. Its path is short, as that of a socket has to be.
 func (in *invocation) socketDir(pid int) string {
 	return filepath.Join(admin.RuntimeDir(in.getenv), "h"+strconv.Itoa(pid))
+}
+
+// handlerFile finds a handler that this command is to start.
+func (in *invocation) handlerFile(name string, trust host.Trust) (host.Config, error) {
+	return handlerAt(in, name, trust, in.socketDir(os.Getpid()), newLogger(in.opts, in.stderr))
 }
 
 // printJSONLines prints each value on a line of its own.

@@ -39,7 +39,7 @@ type inspectedHandler struct {
 }
 
 func pluginInspect(ctx context.Context, in *invocation) error {
-	c, err := handlerFile(in, in.args[0], byName(in.args[0]))
+	c, err := in.handlerFile(in.args[0], byName(in.args[0]))
 	if err != nil {
 		return err
 	}
@@ -65,30 +65,6 @@ func pluginInspect(ctx context.Context, in *invocation) error {
 		out.Notes = append(out.Notes, err.Error())
 	}
 	return out.print(in)
-}
-
-// byName is how much a handler is trusted that is named so.
-func byName(name string) host.Trust {
-	if strings.Contains(name, "/") {
-		return host.TrustByPath
-	}
-	return host.TrustStrict
-}
-
-// handlerFile finds a handler and says how to run it.
-func handlerFile(in *invocation, name string, trust host.Trust) (host.Config, error) {
-	s := in.opts
-	path, err := host.Find(name, s.List("handler-dir"))
-	if err != nil {
-		return host.Config{}, &failure{exitConfig, err}
-	}
-	if err := host.Check(path, trust, s.Text("handler-sha256")); err != nil {
-		return host.Config{}, configLines(err)
-	}
-	return host.Config{
-		Path: path, Trust: trust, SHA256: s.Text("handler-sha256"), Args: s.List("handler-arg"),
-		Env: handlerEnv(in, newLogger(s, in.stderr)), SocketDir: in.socketDir(os.Getpid()),
-	}, nil
 }
 
 // notes are what keeps a file from being run by its name, and what a pin of it

@@ -50,7 +50,7 @@ func pluginTest(ctx context.Context, in *invocation) error {
 	if err != nil {
 		return err
 	}
-	hc, err := handlerFile(in, s.Text("handler"), host.TrustByPath)
+	hc, err := in.handlerFile(s.Text("handler"), host.TrustByPath)
 	if err != nil {
 		return err
 	}

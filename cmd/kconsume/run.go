@@ -289,7 +289,7 @@ func cause(err error) string {
 func (e *endpoints) serve(d *daemon, o *operations, registry *prometheus.Registry, logger *slog.Logger) error {
 	pages, err := console.New(console.Config{
 		DLQ: o.service, Status: d.status, Settings: func() []console.Setting { return d.settings },
-		ActorOf: admin.ActorOf, Includes: admin.Includes, Logger: logger,
+		ActorOf: admin.ActorOf, Logger: logger,
 	})
 	if err != nil {
 		return err

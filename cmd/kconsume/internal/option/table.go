@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kconsume/kconsume/admin"
+	"github.com/kconsume/kconsume/admin/dlq"
 	"github.com/kconsume/kconsume/engine/topology"
 )
 
@@ -184,7 +185,10 @@ func plugins() []Option {
 }
 
 func letters() []Option {
-	statuses := []string{"new", "claimed", "replayed", "succeeded", "failed_again", "resolved", "discarded", "uncertain"}
+	var statuses []string
+	for _, s := range dlq.Statuses() {
+		statuses = append(statuses, string(s))
+	}
 	return []Option{
 		{Name: "status", Kind: List, Arg: "STATUS,...", Use: Selecting | Filtering, NotInFile: true, Check: oneOf(statuses),
 			Help: "only those in this status: " + strings.Join(statuses, ", ")},
