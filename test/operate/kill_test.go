@@ -138,24 +138,11 @@ func TestKilledAtEveryStep(t *testing.T) {
 			}
 			killed := s.killAt(a, client, p)
 
-			// Whoever clicks has a key, and clicks again while there is no answer.
-			var j dlq.Job
-			lab.Until(t, "the plan is applied", func() bool {
-				for _, api := range []*lab.API{a.As(lab.OperatorToken), b.As(lab.OperatorToken)} {
-					got, err := api.Try(t.Context(), http.MethodPost, "/v1/plans/"+plan.Digest+"/apply", nil, "Idempotency-Key", p.String())
-					if err == nil && got.Status == http.StatusAccepted {
-						decodeAs(t, got, http.StatusAccepted, &j)
-						return true
-					}
-					if err == nil && got.Status != http.StatusServiceUnavailable {
-						t.Fatalf("apply: %v", got)
-					}
-					if killed.fired() && !p.takeover {
-						killed.restart(t)
-					}
-				}
-				return false
-			})
+			apis := []*lab.API{a.As(lab.OperatorToken)}
+			if p.takeover {
+				apis = append(apis, b.As(lab.OperatorToken))
+			}
+			j := s.applyThrough(killed, plan.Digest, p.String(), apis...)
 			lab.Until(t, "the daemon is killed", killed.fired)
 			if !p.takeover {
 				killed.restart(t)
@@ -170,6 +157,30 @@ func TestKilledAtEveryStep(t *testing.T) {
 			t.Logf("killed at %s: job %s, %d sent, %d succeeded, %d uncertain, %.0f s", killed.at, j.Status, j.Done, j.Succeeded, j.Uncertain, j.Ended.Sub(j.Began).Seconds())
 		})
 	}
+}
+
+// applyThrough applies a plan at a daemon that may die of it. Whoever clicks has a
+// key, and clicks again while there is no answer; where there is no other daemon
+// the one that died is started again.
+func (s *scene) applyThrough(k *kill, digest, key string, apis ...*lab.API) (j dlq.Job) {
+	s.t.Helper()
+	lab.Until(s.t, "the plan is applied", func() bool {
+		for _, api := range apis {
+			got, err := api.Try(s.t.Context(), http.MethodPost, "/v1/plans/"+digest+"/apply", nil, "Idempotency-Key", key)
+			if err == nil && got.Status == http.StatusAccepted {
+				decodeAs(s.t, got, http.StatusAccepted, &j)
+				return true
+			}
+			if err == nil && got.Status != http.StatusServiceUnavailable {
+				s.t.Fatalf("apply: %v", got)
+			}
+			if k.fired() && len(apis) == 1 {
+				k.restart(s.t)
+			}
+		}
+		return false
+	})
+	return j
 }
 
 // exactlyOnce holds what a job did against what kcat reads; is what all its dead
@@ -215,8 +226,9 @@ func (k *kill) restart(t *testing.T) {
 	k.once.Do(func() { k.d.Begin(t) })
 }
 
-// killAt has a daemon killed at a point.
-func (s *scene) killAt(d *lab.Daemon, client string, p point) *kill {
+// killAt has a daemon killed at a point; with it happens what is done before
+// anybody hears of it.
+func (s *scene) killAt(d *lab.Daemon, client string, p point, with ...func()) *kill {
 	k := &kill{d: d, done: make(chan struct{})}
 	var mu sync.Mutex
 	n := map[string]int{}
@@ -239,6 +251,9 @@ func (s *scene) killAt(d *lab.Daemon, client string, p point) *kill {
 		return &lab.Trap{When: p.when, Do: func() {
 			d.Kill()
 			s.proxy.Watch(client, nil)
+			for _, do := range with {
+				do()
+			}
 			close(k.done)
 		}}
 	})
