@@ -191,7 +191,7 @@ func (x *index) add(p *printer, partition int, r *record.Record) {
 	x.gen++
 	var g glance
 	g.look(r)
-	if !g.ours || string(g.group) != x.owner {
+	if !g.known || string(g.group) != x.owner {
 		b.others++
 		x.others++
 		return

@@ -19,7 +19,8 @@ const maxFailed = 1 << 20
 // glance is what a scan looks at first: views of the record's own bytes.
 type glance struct {
 	group, class, message, handler []byte
-	ours                           bool // it has a group at all
+	known                          bool // it says of what group it is
+	ours                           bool // by our headers, not another tool's
 }
 
 func (g *glance) look(r *record.Record) {
@@ -28,7 +29,7 @@ func (g *glance) look(r *record.Record) {
 		h := &r.Headers[i]
 		switch h.Key {
 		case history.HeaderGroup:
-			g.group, g.ours = h.Value, true
+			g.group, g.known, g.ours = h.Value, true, true
 		case history.HeaderErrorClass:
 			g.class = h.Value
 		case history.HeaderErrorMessage:
@@ -36,6 +37,10 @@ func (g *glance) look(r *record.Record) {
 		case history.HeaderHandler:
 			g.handler = h.Value
 		}
+	}
+	if !g.ours {
+		m := history.ReadForeign(r.Headers, history.Origin{})
+		*g = glance{group: []byte(m.Group), class: []byte(m.Class), message: []byte(m.Message), known: m.Group != ""}
 	}
 }
 
@@ -76,13 +81,17 @@ type letter struct {
 	size  int
 	rec   *record.Record
 	trace string
+	ours  bool // our headers are on it, not another tool's
 }
 
 func (p *printer) letter(life topics.ID, topic string, partition int32, r *record.Record) letter {
 	var g glance
 	g.look(r)
 	at := history.Origin{Topic: topic, Partition: partition, Offset: r.Offset, Timestamp: r.Timestamp}
-	l := letter{came: r.Timestamp, meta: history.Read(r.Headers, at, maxFailed), print: p.of(g.class, g.message).print}
+	l := letter{came: r.Timestamp, meta: history.Read(r.Headers, at, maxFailed), ours: g.ours, print: p.of(g.class, g.message).print}
+	if !l.ours {
+		l.meta = history.ReadForeign(r.Headers, at)
+	}
 	l.meta.RecordID = l.meta.ID()
 	l.id = state.ID{Partition: partition, Offset: r.Offset, Identity: state.Identity(life, l.meta.RecordID, l.meta.ErrorTime)}
 	l.size = len(r.Key) + len(r.Value)
@@ -94,6 +103,14 @@ func (p *printer) letter(life topics.ID, topic string, partition int32, r *recor
 		}
 	}
 	return l
+}
+
+// own are the headers that a copy takes along.
+func (l *letter) own() []plugin.Header {
+	if l.ours {
+		return history.Own(l.rec.Headers)
+	}
+	return history.WithoutForeign(l.rec.Headers)
 }
 
 func (l *letter) position() Position { return Position{l.id.Partition, l.id.Offset} }

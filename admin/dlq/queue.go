@@ -309,7 +309,7 @@ func (q *queue) seekOpen(ctx context.Context, sp *spans) error {
 		var found *oldest
 		next, err := q.reader.Scan(ctx, s, at, budget, func(r *record.Record) error {
 			var g glance
-			if g.look(r); !g.ours || string(g.group) != q.group {
+			if g.look(r); !g.known || string(g.group) != q.group {
 				return nil
 			}
 			l := q.printer.letter(sp.life, q.topic, int32(p), r)

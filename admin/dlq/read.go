@@ -138,7 +138,7 @@ func (s *sought) matches(p *printer, group string, r *record.Record) bool {
 	}
 	var g glance
 	g.look(r)
-	if !g.ours || string(g.group) != group || s.Class != "" && string(g.class) != s.Class {
+	if !g.known || string(g.group) != group || s.Class != "" && string(g.class) != s.Class {
 		return false
 	}
 	if s.Handler != "" && !handlerIs(string(g.handler), s.Handler) {

@@ -112,7 +112,7 @@ func (r *runner) produce(ctx context.Context, ours []claimed) (int64, error) {
 		m := c.letter.meta.Replayed(c.replay)
 		records[i] = kafka.Record{
 			Key: kafka.NewBytes(c.letter.rec.Key), Value: kafka.NewBytes(c.letter.rec.Value), Time: time.Now(),
-			Headers: m.Headers(history.Own(c.letter.rec.Headers), false),
+			Headers: m.Headers(c.letter.own(), false),
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, sendTime)

@@ -1,15 +1,17 @@
 package history
 
 import (
+	"cmp"
 	"encoding/binary"
 	"strconv"
 	"strings"
 
+	"github.com/kconsume/kconsume/plugin"
 	"github.com/segmentio/kafka-go"
 )
 
 // Dialect is a set of headers that other tools look for on a dead letter. It is
-// written beside ours, for them to read: we go by our own.
+// written beside ours, for them to read: where ours are we go by those.
 type Dialect string
 
 const (
@@ -68,4 +70,77 @@ func (m *Meta) Foreign(dialects []Dialect, bare bool) []kafka.Header {
 		}
 	}
 	return out
+}
+
+// ReadForeign reads what another tool wrote on a dead letter that has none of our
+// headers. Its Group is "" where no dialect names one. What is missing or
+// malformed falls back to where the record lies. Of repeated headers the first
+// counts for where it came from, and the last for what it failed with: Spring
+// appends to those of its retry topics.
+func ReadForeign(hs []plugin.Header, at Origin) Meta {
+	m := Meta{Origin: at}
+	cause := ""
+	for i := len(hs) - 1; i >= 0; i-- {
+		switch name := hs[i].Key; {
+		case name == "kafka_dlt-exception-cause-fqcn":
+			cause = cmp.Or(cause, cut(string(hs[i].Value), maxHeaderWord))
+		case foreign(name):
+			m.readForeign(name, hs[i].Value)
+		}
+	}
+	m.Class = cmp.Or(cause, m.Class) // what is thrown wraps what was the matter
+	return m
+}
+
+func (m *Meta) readForeign(name string, value []byte) {
+	switch name {
+	case "kafka_dlt-original-topic", "__dlq.errors.topic":
+		m.read(HeaderOrigTopic, string(value))
+	case "kafka_dlt-original-partition":
+		m.Origin.Partition = int32(binaryNumber(value, 4, int64(m.Origin.Partition)))
+	case "kafka_dlt-original-offset":
+		m.Origin.Offset = binaryNumber(value, 8, m.Origin.Offset)
+	case "kafka_dlt-original-timestamp":
+		m.Origin.Timestamp = binaryNumber(value, 8, m.Origin.Timestamp)
+	case "__dlq.errors.partition":
+		m.read(HeaderOrigPartition, string(value))
+	case "__dlq.errors.offset":
+		m.read(HeaderOrigOffset, string(value))
+	case "__dlq.errors.delivery.count":
+		m.read(HeaderAttempts, string(value))
+	case "kafka_dlt-original-consumer-group", "__dlq.errors.group":
+		m.read(HeaderGroup, string(value))
+	case "kafka_dlt-exception-fqcn":
+		m.Class = cmp.Or(m.Class, cut(string(value), maxHeaderWord))
+	case "kafka_dlt-exception-message", "__dlq.errors.message":
+		m.Message = cmp.Or(m.Message, cut(string(value), maxHeaderMessage))
+	}
+}
+
+// binaryNumber reads a big-endian number of so many bytes that is not negative,
+// else it is the fallback.
+func binaryNumber(b []byte, size int, fallback int64) int64 {
+	if len(b) != size {
+		return fallback
+	}
+	n := int64(0)
+	for _, one := range b {
+		n = n<<8 | int64(one)
+	}
+	if n < 0 || (size == 4 && n > 1<<31-1) {
+		return fallback
+	}
+	return n
+}
+
+// WithoutForeign are headers without those of dialects, for a copy of a dead
+// letter that another tool wrote.
+func WithoutForeign(hs []plugin.Header) []plugin.Header {
+	var own []plugin.Header
+	for _, h := range hs {
+		if !foreign(h.Key) {
+			own = append(own, h)
+		}
+	}
+	return own
 }

@@ -3,6 +3,8 @@ package daemon_test
 import (
 	"bytes"
 	"context"
+	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kconsume/kconsume/admin"
+	"github.com/kconsume/kconsume/admin/dlq"
+	"github.com/kconsume/kconsume/plugin"
 	"github.com/kconsume/kconsume/test/kcat"
 )
 
@@ -26,7 +31,7 @@ func TestSpringReadsDeadLetters(t *testing.T) {
 	d.stop()
 
 	var got []string
-	for line := range strings.Lines(springReader(t, bootstrap, topic+".dlq", "2")) {
+	for line := range strings.Lines(spring(t, "Reader", "brokers="+bootstrap, "topic="+topic+".dlq", "records=2")) {
 		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "dead|"); ok {
 			got = append(got, rest)
 		}
@@ -46,9 +51,58 @@ func TestSpringReadsDeadLetters(t *testing.T) {
 	}
 }
 
-// springReader runs testdata/spring until it has read as many records, and
-// returns what it printed.
-func springReader(t *testing.T, brokers, topic, records string) string {
+// What a Spring application dead-lettered is seen here when its group is taken
+// over, with what Spring wrote about it, and is replayed.
+func TestTakesOverFromSpring(t *testing.T) {
+	topic, group := "boot", "boot-group"
+	createTopic(t, topic, 2)
+	createTopic(t, topic+"-dlt", 2)
+	bootstrap := broker.Cluster(t).Bootstrap()
+	own := []plugin.Header{{Key: "trace", Value: []byte("7")}}
+	kcat.Produce(t, bootstrap, topic, 1, []kcat.Record{{Key: []byte("k1"), Value: []byte("ok"), Headers: own}, {Key: []byte("k2"), Value: []byte("ok")}})
+	spring(t, "Writer", "brokers="+bootstrap, "topic="+topic, "records=2", "group="+group)
+
+	log, socket := filepath.Join(t.TempDir(), "probe.log"), filepath.Join(t.TempDir(), "d.sock")
+	d := start(t, topic, group, log, "--retry", "200ms", "--dlq-topic", "{topic}-dlt", "--admin", "unix:"+socket)
+	client := admin.NewClient(socket)
+	var page dlq.MessagePage
+	two := func(status dlq.Status) bool {
+		call := admin.Call{Path: "/v1/dlq/" + topic + "-dlt/messages", Query: url.Values{"status": {string(status)}}}
+		return client.Do(t.Context(), call, &page) == nil && len(page.Messages) == 2
+	}
+	until(t, "both are seen", func() bool { return two(dlq.StatusNew) })
+	for _, m := range page.Messages {
+		t.Logf("%d:%d: %s: %s; from %s/%d@%d", m.Position.Partition, m.Position.Offset, m.Class, m.Error, m.Origin.Topic, m.Origin.Partition, m.Origin.Offset)
+		if m.Class != "java.lang.IllegalStateException" || !strings.Contains(m.Error, "is not known") || m.Origin.Topic != topic || m.Origin.Partition != 1 ||
+			m.Origin.Offset != m.Position.Offset || m.Group != group {
+			t.Errorf("%+v", m)
+		}
+	}
+	if n := len(deliveries(t, log)); n != 0 {
+		t.Errorf("%d records that Spring had committed were handled again", n)
+	}
+	var replayed struct{ Replayed int }
+	err := client.Do(t.Context(), admin.Call{Method: http.MethodPost, Path: "/v1/dlq/" + topic + "-dlt/replay"}, &replayed)
+	if err != nil || replayed.Replayed != 2 {
+		t.Fatal(replayed, err)
+	}
+	until(t, "both are handled", func() bool { return two(dlq.StatusSucceeded) })
+	d.stop()
+	for _, r := range kcat.Consume(t, bootstrap, topic+".replay") {
+		for _, h := range r.Headers {
+			if strings.HasPrefix(h.Key, "kafka_dlt-") {
+				t.Errorf("the copy has Spring's %s", h.Key)
+			}
+		}
+		if has := slices.ContainsFunc(r.Headers, func(h plugin.Header) bool { return h.Key == "trace" }); has != (string(r.Key) == "k1") {
+			t.Errorf("the copy of %s has the headers %v", r.Key, r.Headers)
+		}
+	}
+}
+
+// spring builds testdata/spring, runs one of its programs with these properties,
+// and returns what it printed.
+func spring(t *testing.T, program string, properties ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS("testdata/spring")); err != nil {
@@ -57,15 +111,19 @@ func springReader(t *testing.T, brokers, topic, records string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if out, err := exec.CommandContext(ctx, "mvn", "-q", "-B", "-f", filepath.Join(dir, "pom.xml"), "compile", "dependency:copy-dependencies").CombinedOutput(); err != nil {
-		t.Fatalf("build the Spring reader: %v: is Maven's repository reachable?\n%s", err, out)
+		t.Fatalf("build the Spring applications: %v: is Maven's repository reachable?\n%s", err, out)
 	}
-	reader := exec.CommandContext(ctx, "java", "-Dbrokers="+brokers, "-Dtopic="+topic, "-Drecords="+records,
-		"-cp", filepath.Join(dir, "target", "classes")+":"+filepath.Join(dir, "target", "dependency", "*"), "reader.Reader")
+	var args []string
+	for _, p := range properties {
+		args = append(args, "-D"+p)
+	}
+	args = append(args, "-cp", filepath.Join(dir, "target", "classes")+":"+filepath.Join(dir, "target", "dependency", "*"), "reader."+program)
+	java := exec.CommandContext(ctx, "java", args...)
 	var stderr bytes.Buffer
-	reader.Stderr = &stderr
-	out, err := reader.Output()
+	java.Stderr = &stderr
+	out, err := java.Output()
 	if err != nil {
-		t.Fatalf("run the Spring reader: %v\n%s\n%s", err, out, stderr.Bytes())
+		t.Fatalf("run Spring's %s: %v\n%s\n%s", program, err, out, stderr.Bytes())
 	}
 	return string(out)
 }
