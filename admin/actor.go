@@ -24,6 +24,19 @@ type Access struct {
 	sessions      sessions
 }
 
+// Reload reads the files of tokens and users again. What is wrong stays as it
+// was before; the error has a line for each.
+func (a *Access) Reload() error {
+	var errs []error
+	if a.Tokens != nil {
+		errs = append(errs, a.Tokens.Reload())
+	}
+	if a.Users != nil {
+		errs = append(errs, a.Users.Reload())
+	}
+	return errors.Join(errs...)
+}
+
 // DefaultOperatorGroup is the group whose members operate DLQs over the socket.
 const DefaultOperatorGroup = "kconsume"
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kconsume/kconsume/admin/dlq"
+	"github.com/kconsume/kconsume/plugin/printable"
 	"github.com/kconsume/kconsume/metrics"
 )
 
@@ -71,6 +72,7 @@ func newAPI(c Config) (*api, http.Handler) {
 	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
 		a.problem(w, http.StatusNotFound, "there is no "+r.URL.Path)
 	})
+	a.profiles(mux)
 	mux.HandleFunc("/", a.page)
 	return a, a.guard(mux)
 }
@@ -185,7 +187,7 @@ func (a *api) write(w http.ResponseWriter, status int, kind string, v any) {
 	}
 	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(status)
-	if _, err := w.Write(append(body, '\n')); err != nil {
+	if _, err := w.Write(append(printable.JSON(body), '\n')); err != nil {
 		a.logger.Debug("write answer", "error", err)
 	}
 }

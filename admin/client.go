@@ -17,16 +17,21 @@ const (
 	maxAnswer   = 32 << 20
 )
 
-// Client calls a daemon over its socket.
+// Client calls a daemon.
 type Client struct {
-	path string
-	http *http.Client
+	name  string // of the daemon in errors: its socket's path, or its address
+	base  url.URL
+	token string // "" = none
+	http  *http.Client
 }
 
 // NewClient is a client of the daemon behind a unix socket.
 func NewClient(path string) *Client {
-	return &Client{path: path, http: &http.Client{Transport: SocketTransport(path)}}
+	return &Client{name: path, base: url.URL{Scheme: "http", Host: "kconsume"}, http: &http.Client{Transport: SocketTransport(path)}}
 }
+
+// Name is the daemon's socket, or its address.
+func (c *Client) Name() string { return c.name }
 
 // SocketTransport sends every request to the daemon behind a unix socket.
 func SocketTransport(path string) *http.Transport {
@@ -41,12 +46,12 @@ func SocketTransport(path string) *http.Transport {
 
 // CallError is a daemon's refusal.
 type CallError struct {
-	Path    string // the socket's
+	Name    string // of the daemon, as Client.Name
 	Problem Problem
 }
 
 func (e *CallError) Error() string {
-	return fmt.Sprintf("call %s: %s: %s", e.Path, e.Problem.Title, e.Problem.Detail)
+	return fmt.Sprintf("call %s: %s: %s", e.Name, e.Problem.Title, e.Problem.Detail)
 }
 
 // Call is one request. The zero method is GET.
@@ -80,13 +85,13 @@ func (c *Client) Do(ctx context.Context, call Call, v any) error {
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err != nil {
-		return fmt.Errorf("read answer of %s: %w", c.path, err)
+		return fmt.Errorf("read answer of %s: %w", c.name, err)
 	}
 	if v == nil {
 		return nil
 	}
 	if err := json.Unmarshal(body, v); err != nil {
-		return fmt.Errorf("read answer of %s: %w", c.path, err)
+		return fmt.Errorf("read answer of %s: %w", c.name, err)
 	}
 	return nil
 }
@@ -99,7 +104,7 @@ func (c *Client) Copy(ctx context.Context, call Call, w io.Writer) error {
 	}
 	defer res.Body.Close()
 	if _, err := io.Copy(w, res.Body); err != nil {
-		return fmt.Errorf("read answer of %s: it was cut off: %w", c.path, err)
+		return fmt.Errorf("read answer of %s: it was cut off: %w", c.name, err)
 	}
 	return nil
 }
@@ -109,14 +114,15 @@ func (c *Client) send(ctx context.Context, call Call) (*http.Response, error) {
 	if call.Body != nil {
 		b, err := json.Marshal(call.Body)
 		if err != nil {
-			return nil, fmt.Errorf("call %s: %w", c.path, err)
+			return nil, fmt.Errorf("call %s: %w", c.name, err)
 		}
 		body = bytes.NewReader(b)
 	}
-	at := url.URL{Scheme: "http", Host: "kconsume", Path: call.Path, RawQuery: call.Query.Encode()}
+	at := c.base
+	at.Path, at.RawQuery = call.Path, call.Query.Encode()
 	req, err := http.NewRequestWithContext(ctx, call.Method, at.String(), body)
 	if err != nil {
-		return nil, fmt.Errorf("call %s: %w", c.path, err)
+		return nil, fmt.Errorf("call %s: %w", c.name, err)
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
@@ -124,9 +130,12 @@ func (c *Client) send(ctx context.Context, call Call) (*http.Response, error) {
 	if call.Key != "" {
 		req.Header.Set("Idempotency-Key", call.Key)
 	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
 	res, err := c.http.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("call %s: %w", c.path, err)
+		return nil, fmt.Errorf("call %s: %w", c.name, err)
 	}
 	if res.StatusCode < 300 {
 		return res, nil
@@ -134,9 +143,9 @@ func (c *Client) send(ctx context.Context, call Call) (*http.Response, error) {
 	defer res.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err != nil {
-		return nil, fmt.Errorf("read answer of %s: %w", c.path, err)
+		return nil, fmt.Errorf("read answer of %s: %w", c.name, err)
 	}
 	p := Problem{Title: res.Status, Status: res.StatusCode}
 	_ = json.Unmarshal(text, &p) // what is no problem+json leaves the status to tell
-	return nil, &CallError{c.path, p}
+	return nil, &CallError{c.name, p}
 }

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync/atomic"
 )
 
 // TCP is where the API listens beside or instead of the socket.
@@ -55,33 +56,54 @@ func ListenTCP(c TCP, access *Access) (net.Listener, error) {
 	return l, nil
 }
 
+// tls is nil where there is none. The files are read for each connection, so
+// that a renewed certificate is served; where they are wrong by then, the ones
+// of the connection before go on.
 func (c *TCP) tls() (*tls.Config, error) {
+	first, err := c.read()
+	if first == nil || err != nil {
+		return nil, err
+	}
+	var latest atomic.Pointer[tls.Config]
+	latest.Store(first)
+	return &tls.Config{
+		MinVersion: first.MinVersion,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			if now, err := c.read(); err == nil {
+				latest.Store(now)
+			}
+			return latest.Load(), nil
+		},
+	}, nil
+}
+
+// Check says what is wrong with the files of certificates as they are now.
+func (c *TCP) Check() error {
+	_, err := c.read()
+	return err
+}
+
+func (c *TCP) read() (*tls.Config, error) {
 	if c.CertFile == "" {
 		return nil, nil
 	}
-	if _, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile); err != nil {
+	pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
+	if err != nil {
 		return nil, fmt.Errorf("--admin-tls-cert %s, --admin-tls-key %s: %w", c.CertFile, c.KeyFile, err)
 	}
-	conf := &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		NextProtos: []string{"h2", "http/1.1"},
-		// Read for each connection, so that a renewed certificate is served.
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
-			return &pair, err
-		},
+	conf := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, Certificates: []tls.Certificate{pair}}
+	if c.ClientCA == "" {
+		return conf, nil
 	}
-	if c.ClientCA != "" {
-		pem, err := os.ReadFile(c.ClientCA)
-		if err != nil {
-			return nil, fmt.Errorf("--admin-client-ca: %w", err)
-		}
-		conf.ClientCAs = x509.NewCertPool()
-		if !conf.ClientCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--admin-client-ca %s: there is no certificate in it", c.ClientCA)
-		}
-		conf.ClientAuth = tls.VerifyClientCertIfGiven
+	pem, err := os.ReadFile(c.ClientCA)
+	if err != nil {
+		return nil, fmt.Errorf("--admin-client-ca: %w", err)
 	}
+	conf.ClientCAs = x509.NewCertPool()
+	if !conf.ClientCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("--admin-client-ca %s: there is no certificate in it", c.ClientCA)
+	}
+	conf.ClientAuth = tls.VerifyClientCertIfGiven
 	return conf, nil
 }
 

@@ -18,6 +18,12 @@ const suspectPatience = 10 * time.Second
 // may have gone to another member.
 const suspectLife = 10 * time.Minute
 
+// companyAfter is how long, beyond the deadline of a call, a record that goes
+// alone is waited for before another one of its partition goes too: it takes the
+// handler's process down again and again, perhaps, and what is answered beside it
+// is the proof.
+const companyAfter = 10 * time.Second
+
 // careful reports that the journal has a say in what is sent.
 func (l *loop) careful() bool {
 	return l.journal.unclean && (l.carefulLeft > 0 || len(l.journal.crashes) > 0)
@@ -45,7 +51,7 @@ func (l *loop) mayGo(p *partition, now time.Time) bool {
 	case l.journal.alone(id):
 		return l.inFlight == 0
 	}
-	return p.careful == 0 || p.flying == 0
+	return p.careful == 0 || p.flying == 0 || now.Sub(p.watchedAt) > l.cfg.HandlerTimeout+companyAfter
 }
 
 // sendWatched sends a record as send does and, while there is reason for care,
@@ -75,6 +81,7 @@ func (l *loop) sendWatched(batch []plugin.Delivery, p *partition, slot uint64, n
 		p.careful--
 		l.carefulLeft--
 	}
+	p.watchedAt = now
 	p.track.at(slot).noted = true
 	return l.send(batch, p, slot, now)
 }
@@ -107,6 +114,10 @@ func (l *loop) resumeAll() {
 
 // idAt is the stable id of a record that is held.
 func (p *partition) idAt(slot uint64) string {
-	m := p.past(p.track.at(slot))
+	return p.recordID(p.track.at(slot))
+}
+
+func (p *partition) recordID(it *item) string {
+	m := p.past(it)
 	return m.ID()
 }

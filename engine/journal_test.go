@@ -169,3 +169,59 @@ func TestCareAfterAnUncleanEnd(t *testing.T) {
 		}
 	})
 }
+
+// doubter is a deliverer that answers for a record "kill" only when it has
+// answered for another one since, as a host does whose handler dies of it.
+type doubter struct {
+	answers chan plugin.Answers
+	mu      sync.Mutex
+	held    []uint64
+}
+
+func (d *doubter) Deliver(ds []plugin.Delivery) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a := plugin.Answers{Handler: "h@1"}
+	for i := range ds {
+		if string(ds[i].Message.Value) == "kill" {
+			d.held = append(d.held, ds[i].Handle)
+			continue
+		}
+		a.Acked = append(a.Acked, ds[i].Handle)
+	}
+	if len(a.Acked) == 0 {
+		return
+	}
+	for _, h := range d.held {
+		a.Verdicts = append(a.Verdicts, plugin.Answer{Handle: h, Verdict: plugin.Verdict{Class: plugin.ClassPermanent, Reason: plugin.ReasonHandlerCrash}})
+	}
+	d.held = nil
+	d.answers <- a
+}
+
+func (d *doubter) Cancel([]uint64) {}
+
+func (d *doubter) Answers() <-chan plugin.Answers { return d.answers }
+
+// A record that goes alone after an unclean end, and takes the handler's process
+// down, is proven to do so by others of the only partition there is.
+func TestCareLeavesRoomForProof(t *testing.T) {
+	inWorld(t, 1, []string{"t"}, func(w *world) {
+		c := w.config(nil)
+		c.StateFile = filepath.Join(w.t.TempDir(), "state")
+		c.Deliverer = &doubter{answers: make(chan plugin.Answers, 1<<10)}
+		if err := os.WriteFile(c.StateFile, []byte("begin \"t/0/99@1\"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.produce(values("t", "a", "kill", "b", "kill", "c")...)
+		r := w.start(c)
+		defer r.end()
+		time.Sleep(5 * time.Minute)
+		if lag := w.lag("g", "t"); lag != 0 {
+			t.Errorf("lag %d after five minutes", lag)
+		}
+		if dead := w.read("t.dlq"); len(dead) != 2 {
+			t.Errorf("%d dead letters, want 2", len(dead))
+		}
+	})
+}

@@ -3,8 +3,10 @@
 package metrics
 
 import (
+	"strings"
 	"time"
 
+	"github.com/kconsume/kconsume/plugin/printable"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -28,6 +30,11 @@ type Engine struct {
 	DeadLetters *prometheus.CounterVec // topic
 	// Messages counts deliveries that were settled; topic is the main topic.
 	Messages *prometheus.CounterVec // topic, stage, outcome
+	// Deliveries counts answers of the handler and Failures those that were none of
+	// a success, by class (X-Error-Class) and by who answered, name@version. Of
+	// handlers the latest few have series.
+	Deliveries *prometheus.CounterVec // topic, stage, handler
+	Failures   *prometheus.CounterVec // topic, stage, class, handler
 	// Retries counts forwards that the broker acknowledged in a tier.
 	Retries *prometheus.CounterVec // topic, tier
 	// Lateness is how long after its due time a retry was sent to the handler, in seconds.
@@ -70,6 +77,8 @@ func NewEngine(r prometheus.Registerer) *Engine {
 	e := &Engine{
 		DeadLetters: counter("kafka_dlq_messages_total", "Records sent to a dead letter queue.", "topic"),
 		Messages:    counter("kconsume_messages_total", "Deliveries settled, by outcome: ack, drop, retry, dead, skipped (another group's record).", "topic", "stage", "outcome"),
+		Deliveries:  counter("kconsume_deliveries_total", "Deliveries that the handler answered, by its name@version.", "topic", "stage", "handler"),
+		Failures:    counter("kconsume_failures_total", "Deliveries that failed, by X-Error-Class and by the handler's name@version.", "topic", "stage", "class", "handler"),
 		Retries:     counter("kconsume_retries_scheduled_total", "Records written to a retry tier.", "topic", "tier"),
 		Lateness: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "kconsume_retry_lateness_seconds", Help: "Time from a retry's due time to its delivery.",
@@ -98,10 +107,18 @@ func NewEngine(r prometheus.Registerer) *Engine {
 		EmitBuffer:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "kconsume_emit_buffer_bytes", Help: "Bytes of emitted records that wait in memory alone."}),
 	}
 	if r != nil {
-		r.MustRegister(e.DeadLetters, e.Messages, e.Retries, e.Lateness, e.InFlight, e.Buffered, e.Waiting, e.Lag,
+		r.MustRegister(e.DeadLetters, e.Messages, e.Deliveries, e.Failures, e.Retries, e.Lateness, e.InFlight, e.Buffered, e.Waiting, e.Lag,
 			e.Generations, e.Commits, e.ForwardFails, e.FetchFails, e.OffsetsLost, e.Foreign,
 			e.TopicProblems, e.Unowned, e.Orphans,
 			e.WriterRetries, e.WriterErrors, e.Emitted, e.EmitLost, e.EmitBuffer)
 	}
 	return e
+}
+
+// maxLabel bounds a label's value that a handler chose, in bytes.
+const maxLabel = 100
+
+// Label makes a text that comes from outside fit for a label.
+func Label(s string) string {
+	return printable.Line(strings.ToValidUTF8(s[:min(len(s), maxLabel)], "\uFFFD"))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/kconsume/kconsume/admin/dlq/state"
 	"github.com/kconsume/kconsume/engine/backlog"
 	"github.com/kconsume/kconsume/engine/history"
+	"github.com/kconsume/kconsume/engine/topics"
 	"github.com/segmentio/kafka-go"
 )
 
@@ -65,7 +66,8 @@ func (r *runner) sendBatch(ctx context.Context, ours []claimed) error {
 		r.logger.Warn("copies of dead letters could not be written: what became of them is looked up", "job", r.lease.id, "topic", r.job.Target, "error", err)
 		return fmt.Errorf("%w: %w", errUnknown, err)
 	case all:
-		note := fmt.Sprintf("%s refuses: %v: %s", r.job.Target, err, why)
+		note := fmt.Sprintf("%s refuses: %v: %s%s", r.job.Target, err, why,
+			topics.Need{Resource: "topic", Name: r.job.Target, Operation: topics.WriteTo}.Advice(r.q.client, err))
 		if err := r.release(ctx, ours, note); err != nil {
 			return err
 		}

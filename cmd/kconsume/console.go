@@ -28,15 +28,19 @@ func consoleCommand() command {
 }
 
 func openConsole(ctx context.Context, in *invocation) error {
-	path, err := findSocket(in)
+	c, err := daemonOf(in)
 	if err != nil {
 		return err
 	}
 	var s daemonStatus
-	if err := admin.NewClient(path).Status(ctx, &s); err != nil {
-		return refused(path, err)
+	if err := c.Status(ctx, &s); err != nil {
+		return refused(c, err)
 	}
-	g, err := openGateway(path, in.opts.Text("listen"))
+	if remote(c.Name()) { // a browser can open it by itself
+		fmt.Fprintf(in.stdout, "console of group %s: %s\n", printable(s.Group), c.Name())
+		return nil
+	}
+	g, err := openGateway(c.Name(), in.opts.Text("listen"))
 	if err != nil {
 		return fail(exitConfig, "%w: give another address with --listen", err)
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/kconsume/kconsume/cmd/kconsume/internal/dev"
 	"github.com/kconsume/kconsume/cmd/kconsume/internal/option"
 	"github.com/kconsume/kconsume/engine"
+	"github.com/kconsume/kconsume/engine/secure"
+	"github.com/kconsume/kconsume/metrics/collect"
 	"github.com/kconsume/kconsume/plugin/host"
 )
 
@@ -43,7 +45,13 @@ func runDev(ctx context.Context, in *invocation) error {
 	if in.opts.Origin("brokers").Source == option.FromFlag {
 		return fail(exitUsage, "flag --brokers has no function here: kconsume dev: it brings its own broker: remove it, or use kconsume run")
 	}
+	for _, name := range []string{"tls", "tls-ca", "tls-cert", "tls-key", "tls-server-name", "sasl-mechanism"} {
+		if in.opts.Origin(name).Source == option.FromFlag {
+			return fail(exitUsage, "flag --%s has no function here: kconsume dev: its own broker takes plain connections: remove it, or use kconsume run", name)
+		}
+	}
 	ec := engineConfig(in.opts)
+	ec.Security = secure.Settings{}
 	ec.Brokers = []string{"127.0.0.1:0"} // stands for the embedded one, whose port is not known yet
 	if err := validConfig(ec); err != nil {
 		return err
@@ -77,6 +85,10 @@ func runDev(ctx context.Context, in *invocation) error {
 	ec.Logger, ec.Registerer = logger, registry
 	err = dev.Run(ctx, dev.Config{
 		Engine: ec, Host: hc, Out: in.stdout, Getenv: in.getenv,
+		Deliver: func(h *host.Host) (engine.Deliverer, func()) {
+			timed := collect.NewTimed(h, registry, ec.Topics)
+			return timed, timed.Close
+		},
 		Beside: func(e *engine.Engine, h *host.Host, broker string) (dev.Around, error) {
 			d := &daemon{version: readBuild().Version, started: time.Now(), engine: e, host: h, settings: settingsShown(in)}
 			c := ec

@@ -115,6 +115,9 @@ func TestDev(t *testing.T) {
 	if counted == nil {
 		t.Fatalf("no counter in %s", metrics)
 	}
+	if !regexp.MustCompile(`(?m)^kconsume_handler_duration_seconds_count\{stage="main",topic="orders\.confirmed"\} [1-9]`).MatchString(metrics) {
+		t.Errorf("the handler's calls are not timed in %s", metrics)
+	}
 	// What is counted may be ahead of what was read of the story.
 	if n, err := strconv.Atoi(counted[1]); err != nil || n < len(dead) {
 		t.Errorf("%s dead letters are counted, %d were told", counted[1], len(dead))

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -32,46 +30,6 @@ func dlqCommand() command {
 		planCommand(dlq.ActionDiscard, "say that dead letters are not worth anything; they can be restored", ""),
 		planCommand(dlq.ActionRestore, "make dead letters new again", ""),
 	}}
-}
-
-// daemonOf is a client of the daemon that is meant, and its socket.
-func daemonOf(in *invocation) (*admin.Client, string, error) {
-	path, err := findSocket(in)
-	if err != nil {
-		return nil, "", err
-	}
-	return admin.NewClient(path), path, nil
-}
-
-// ask makes a call to the daemon that is meant.
-func ask(ctx context.Context, in *invocation, call admin.Call, into any) error {
-	c, path, err := daemonOf(in)
-	if err != nil {
-		return err
-	}
-	if err := c.Do(ctx, call, into); err != nil {
-		return refused(path, err)
-	}
-	return nil
-}
-
-// refused is a call's error with its exit code: what a daemon refuses says by
-// itself what to do.
-func refused(path string, err error) error {
-	e, ok := errors.AsType[*admin.CallError](err)
-	if !ok {
-		return socketFailure(path, err)
-	}
-	code := exitFailed
-	switch e.Problem.Status {
-	case http.StatusBadRequest:
-		code = exitUsage
-	case http.StatusForbidden, http.StatusUnauthorized:
-		code = exitDenied
-	case http.StatusConflict, http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		code = exitLater
-	}
-	return fail(code, "%s", e.Problem.Detail)
 }
 
 func dlqPath(topic string, more ...string) string {
@@ -258,7 +216,7 @@ func spark(counts []int64) string {
 }
 
 func dlqExport(ctx context.Context, in *invocation) error {
-	c, path, err := daemonOf(in)
+	c, err := daemonOf(in)
 	if err != nil {
 		return err
 	}
@@ -267,7 +225,7 @@ func dlqExport(ctx context.Context, in *invocation) error {
 		q.Set("limit", strconv.Itoa(in.opts.Int("limit")))
 	}
 	if err := c.Copy(ctx, admin.Call{Path: dlqPath(in.args[0], "export"), Query: q}, in.stdout); err != nil {
-		return refused(path, err)
+		return refused(c, err)
 	}
 	return nil
 }

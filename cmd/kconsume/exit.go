@@ -10,6 +10,7 @@ import (
 	"github.com/kconsume/kconsume/admin"
 	"github.com/kconsume/kconsume/cmd/kconsume/internal/option"
 	"github.com/kconsume/kconsume/engine"
+	"github.com/kconsume/kconsume/engine/secure"
 	"github.com/kconsume/kconsume/engine/topics"
 )
 
@@ -65,10 +66,15 @@ func codeOf(err error) int {
 		return exitConfig
 	}
 	if e, ok := errors.AsType[*admin.CallError](err); ok {
-		if e.Problem.Status == http.StatusServiceUnavailable {
-			return exitLater
-		}
-		return exitFailed
+		return codeOfRefusal(e.Problem.Status)
+	}
+	switch secure.KindOf(err) {
+	case secure.Denied:
+		return exitDenied
+	case secure.Setting:
+		return exitConfig
+	case secure.Unavailable:
+		return exitUnavailable
 	}
 	switch topics.ClassOf(err) {
 	case topics.Denied:
@@ -92,6 +98,13 @@ func leaves(err error) []error {
 	if err == nil {
 		return nil
 	}
+	if e, ok := err.(*engine.Error); ok {
+		var all []error
+		for _, one := range leaves(e.Err) {
+			all = append(all, &engine.Error{Class: e.Class, Err: one})
+		}
+		return all
+	}
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return []error{err}
@@ -113,6 +126,19 @@ func report(w io.Writer, err error) {
 		if errors.Is(e, errChanges) {
 			continue // the plan itself was printed
 		}
-		fmt.Fprintf(w, "kconsume: %s\n", strings.ReplaceAll(strings.TrimSpace(e.Error()), "\n", "; "))
+		fmt.Fprintf(w, "kconsume: %s\n", printable(strings.ReplaceAll(strings.TrimSpace(e.Error()), "\n", "; ")))
 	}
+}
+
+// codeOfRefusal is the exit code of a daemon's refusal.
+func codeOfRefusal(status int) int {
+	switch status {
+	case http.StatusBadRequest:
+		return exitUsage
+	case http.StatusForbidden, http.StatusUnauthorized:
+		return exitDenied
+	case http.StatusConflict, http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		return exitLater
+	}
+	return exitFailed
 }

@@ -46,8 +46,8 @@ func TestExitCodes(t *testing.T) {
 
 func TestReportIsALineForEach(t *testing.T) {
 	var b bytes.Buffer
-	report(&b, errors.Join(errors.New("one"), errors.Join(errors.New("two"), errors.New("three\nfour")), errChanges))
-	if want := "kconsume: one\nkconsume: two\nkconsume: three; four\n"; b.String() != want {
+	report(&b, errors.Join(errors.New("one"), errors.Join(errors.New("two"), errors.New("three\nfour\x1b[2J\u202e")), errChanges))
+	if want := "kconsume: one\nkconsume: two\nkconsume: three; four\\x1b[2J\\u202e\n"; b.String() != want {
 		t.Errorf("%q, want %q", b.String(), want)
 	}
 }

@@ -2,15 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/kconsume/kconsume/admin"
 	"github.com/kconsume/kconsume/cmd/kconsume/internal/option"
 )
 
@@ -21,68 +17,28 @@ func statusCommand() command {
 }
 
 func status(ctx context.Context, in *invocation) error {
-	path, err := findSocket(in)
+	c, err := daemonOf(in)
 	if err != nil {
 		return err
 	}
 	var s daemonStatus
-	if err := admin.NewClient(path).Status(ctx, &s); err != nil {
-		return socketFailure(path, err)
+	if err := c.Status(ctx, &s); err != nil {
+		return refused(c, err)
 	}
 	if in.opts.Text("output") == "json" {
 		return printJSON(in.stdout, s)
 	}
-	return printStatus(in, s, path)
+	return printStatus(in, s, c.Name())
 }
 
-// findSocket says which daemon is meant.
-func findSocket(in *invocation) (string, error) {
-	if path, ok := strings.CutPrefix(in.opts.Text("admin"), "unix:"); ok && in.opts.Given("admin") {
-		return path, nil
-	}
-	group := in.opts.Text("group")
-	found := admin.FindSockets(group, in.getenv)
-	whose := ""
-	if group != "" {
-		whose = fmt.Sprintf(" of group %q", group)
-	}
-	switch len(found) {
-	case 0:
-		return "", fail(exitUnavailable, "no daemon%s: %s and the services' runtime directories: start it, or name its socket with --admin unix:PATH", whose, admin.RuntimeDir(in.getenv))
-	case 1:
-		return found[0], nil
-	}
-	return "", fail(exitUsage, "several daemons%s: %s: choose with --admin unix:PATH", whose, strings.Join(found, ", "))
-}
-
-// socketFailure says what to do where a socket does not answer.
-func socketFailure(path string, err error) error {
-	if _, refused := errors.AsType[*admin.CallError](err); refused {
-		return err
-	}
-	switch {
-	case errors.Is(err, os.ErrPermission):
-		return fail(exitDenied, "not allowed to ask the daemon: %s: run it as the daemon's user, or as a member of its group", path)
-	case errors.Is(err, os.ErrNotExist):
-		return fail(exitUnavailable, "no socket: %s: start the daemon, or name another with --admin unix:PATH", path)
-	}
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
-		return fail(exitUnavailable, "no daemon answers: %s: it has ended: start it, or name another with --admin unix:PATH", path)
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fail(exitLater, "the daemon does not answer in time: %s: try again", path)
-	}
-	return err
-}
-
-func printStatus(in *invocation, s daemonStatus, path string) error {
+func printStatus(in *invocation, s daemonStatus, at string) error {
 	state := string(s.State) + " since " + s.Since.Format(time.RFC3339)
-	rows := [][]string{
-		{"group", s.Group}, {"state", state},
-		{"handler", strings.TrimSpace(fmt.Sprintf("%s %s %s, %d restarts", s.Handler.Name, s.Handler.Version, s.Handler.State, s.Handler.Restarts))},
+	rows := [][]string{{"group", s.Group}, {"state", state}}
+	rows = append(rows, handlerRows(&s.Handler)...)
+	rows = append(rows, [][]string{
 		{"in flight", strconv.Itoa(s.InFlight)}, {"buffered", option.FormatSize(s.Buffered)},
-		{"process", fmt.Sprintf("%d, version %s, socket %s", s.PID, s.Version, path)},
-	}
+		{"process", fmt.Sprintf("%d, version %s, at %s", s.PID, s.Version, at)},
+	}...)
 	if s.Instance != "" {
 		rows = append(rows, []string{"instance", s.Instance})
 	}
@@ -100,12 +56,8 @@ func printStatus(in *invocation, s daemonStatus, path string) error {
 	for _, u := range s.Unowned {
 		rows = append(rows, []string{"unowned", fmt.Sprintf("partitions %v of %s have unread records and no member reads them", u.Partitions, u.Topic)})
 	}
-	for _, st := range s.Stages {
-		for _, p := range st.Partitions {
-			if !p.OpenSince.IsZero() {
-				rows = append(rows, []string{"transaction", fmt.Sprintf("an open transaction holds up %s/%d at offset %d since %s", st.Topic, p.Partition, p.Position, p.OpenSince.Format(time.RFC3339))})
-			}
-		}
+	for _, line := range openTransactions(&s.Status) {
+		rows = append(rows, []string{"transaction", line})
 	}
 	for _, o := range s.Orphans {
 		more := ""
@@ -128,4 +80,47 @@ func printStatus(in *invocation, s daemonStatus, path string) error {
 			strconv.FormatInt(st.Lag, 10), strconv.Itoa(st.Waiting), strconv.Itoa(st.InFlight)})
 	}
 	return table(in.stdout, rows)
+}
+
+// handlerRows tell of the handler, and of each of its processes where there is
+// more to tell than of one that runs.
+func handlerRows(h *handlerStatus) [][]string {
+	line := strings.TrimSpace(fmt.Sprintf("%s %s %s since %s, %d restarts", h.Name, h.Version, h.State, h.Since.Format(time.RFC3339), h.Restarts))
+	if h.Upgrades+h.FailedUpgrades > 0 {
+		line += fmt.Sprintf(", %d upgrades", h.Upgrades)
+	}
+	if h.FailedUpgrades > 0 {
+		line += fmt.Sprintf(" and %d that failed", h.FailedUpgrades)
+	}
+	rows := [][]string{{"handler", line}}
+	if len(h.Processes) > 1 {
+		for _, p := range h.Processes {
+			rows = append(rows, []string{"handler process", p.line()})
+		}
+	}
+	for _, c := range []struct {
+		n    uint64
+		what string
+	}{
+		{uint64(h.Blamed), "records found to kill its process: they are in the DLQ as handler_crash"},
+		{uint64(h.Late), "calls run on past their deadline"},
+		{uint64(h.BadAnswers), "answers to nothing that was asked, or to something twice"},
+		{h.OutputDropped, "bytes of its output were not logged"},
+	} {
+		if c.n > 0 {
+			rows = append(rows, []string{"handler", fmt.Sprintf("%d %s", c.n, c.what)})
+		}
+	}
+	return rows
+}
+
+func (p *processStatus) line() string {
+	if p.PID == 0 {
+		return fmt.Sprintf("none since %s, %d restarts", p.Since.Format(time.RFC3339), p.Restarts)
+	}
+	line := fmt.Sprintf("%d, version %s since %s, %d in flight", p.PID, p.Version, p.Since.Format(time.RFC3339), p.InFlight)
+	if p.Replaced {
+		line += ", replaced: answers what it has"
+	}
+	return line
 }

@@ -3,14 +3,17 @@
 // settled, and what waits in its dead letter queues.
 package collect
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/kconsume/kconsume/metrics"
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // NewBuild is kconsume_build_info: what this process was built from.
 func NewBuild(version, commit, goVersion string) prometheus.Collector {
 	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "kconsume_build_info", Help: "1, labelled with what this process was built from.",
 	}, []string{"version", "commit", "goversion"})
-	g.WithLabelValues(label(version), label(commit), label(goVersion)).Set(1)
+	g.WithLabelValues(metrics.Label(version), metrics.Label(commit), metrics.Label(goVersion)).Set(1)
 	return g
 }
 

@@ -1,8 +1,7 @@
 package collect
 
 import (
-	"strings"
-
+	"github.com/kconsume/kconsume/metrics"
 	"github.com/kconsume/kconsume/plugin/host"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -54,7 +53,7 @@ func (h *Handler) Collect(ch chan<- prometheus.Metric) {
 	gauge(h.up, one(s.State == host.StateRunning))
 	gauge(h.failing, one(s.State == host.StateFailing))
 	if s.Name != "" {
-		gauge(h.info, 1, label(s.Name), label(s.Version))
+		gauge(h.info, 1, metrics.Label(s.Name), metrics.Label(s.Version))
 	}
 	gauge(h.inFlight, float64(s.InFlight))
 	gauge(h.waiting, float64(s.Waiting))
@@ -74,12 +73,4 @@ func one(b bool) float64 {
 		return 1
 	}
 	return 0
-}
-
-// maxLabel bounds a label's value that a handler chose, in bytes.
-const maxLabel = 100
-
-// label makes a text that comes from outside fit for a label.
-func label(s string) string {
-	return strings.ToValidUTF8(s[:min(len(s), maxLabel)], "\uFFFD")
 }

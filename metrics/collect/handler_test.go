@@ -51,10 +51,10 @@ func TestHandler(t *testing.T) {
 func TestHostileHandlerName(t *testing.T) {
 	r := prometheus.NewRegistry()
 	r.MustRegister(NewHandler(func() host.Status {
-		return host.Status{Name: "a\xff\n\"", Version: strings.Repeat("é", 1<<20)}
+		return host.Status{Name: "a\xff\n\x1b\u202e\"", Version: strings.Repeat("é", 1<<20)}
 	}))
 	text := exposed(r)
-	if !strings.Contains(text, `kconsume_handler_info{name="a`+"\uFFFD"+`\n\"",version="`) || len(text) > 8<<10 {
+	if !strings.Contains(text, `kconsume_handler_info{name="a`+"\uFFFD"+`\\n\\x1b\\u202e\"",version="`) || len(text) > 8<<10 {
 		t.Errorf("%d bytes: %.4000s", len(text), text)
 	}
 }

@@ -73,6 +73,7 @@ func everything(t *testing.T) (*prometheus.Registry, map[string][]string) {
 	r := prometheus.NewRegistry()
 	d := &described{Registerer: r}
 	e, a := metrics.NewEngine(d), metrics.NewAdmin(d)
+	metrics.NewTracing(d)
 	d.MustRegister(NewBuild("v1.2.3", "0123abc", "go1.26"), NewCritical([]string{"orders", "orders.dlq"}), NewHandler(func() host.Status {
 		return host.Status{State: host.StateRunning, Name: "orders", Version: "7", InFlight: 2, Late: 1, Ends: map[host.Cause]int{host.CauseExit: 3}}
 	}))
@@ -117,6 +118,10 @@ func examples(t *testing.T, name string, labels []string) []string {
 	known := map[string]string{
 		"topic": "orders", "stage": "retry.5s", "tier": "retry.5s", "outcome": string(metrics.OutcomeAck), "partition": "0", "result": "ok",
 		"kind": "temporary", "reason": "timeout", "problem": "retention", "route": "GET /v1/status", "status": "2xx",
+		"class": "poison", "handler": "orders@7",
+	}
+	if name == "kconsume_admin_denied_total" {
+		known["reason"] = "role"
 	}
 	if name == "kafka_dlq_messages_total" {
 		known["topic"] = "orders.dlq"
@@ -180,9 +185,11 @@ const head = `# Metrics
 Units are seconds, bytes and records. No series is named by a key, an offset or a text. Histograms are classic and, to a
 Prometheus that asks for them, native. Besides these there are Go's own (` + "`go_*`" + `) and the process' (` + "`process_*`" + `).
 
-A counter or a gauge with labels has a series from the first time on that its labels occur, ` + "`kafka_dlq_messages_total`" + ` one for
-each DLQ from the start. What is told of partitions and handlers is told by each daemon of its own; what is told of a DLQ,
-by the one daemon that owns partition 0 of the main topic, so that sums over replicas hold.
+A counter or a gauge with labels has a series from the first time on that its labels occur. Those that are labelled by our own
+topics alone, with ` + "`kafka_dlq_messages_total`" + ` in front, and commits with the result ok stand at 0 from the start: their first
+event is an increase. Deliveries and failures do so from a handler version's first answer on; the latest eight versions have
+series. What is told of partitions and handlers is told by each daemon of its own; what is told of a DLQ, by the one daemon
+that owns partition 0 of the main topic, so that sums over replicas hold.
 
 Alerts that are made from these are in packaging/prometheus/kconsume.rules.yml; each has a page in [runbooks](runbooks/).
 
@@ -208,19 +215,27 @@ func reference(t *testing.T, r *prometheus.Registry, labels map[string][]string)
 	return b.String()
 }
 
-// Whoever starts anew has the DLQ's counter at 0 from the first scrape on: the
-// first dead letter ever is an increase.
-func TestDeadLettersStandAtZero(t *testing.T) {
+// Whoever starts anew has these counters at 0 from the first scrape on: the
+// first event ever is an increase.
+func TestCountersStandAtZero(t *testing.T) {
 	r := prometheus.NewRegistry()
 	if _, err := engine.New(engine.Config{
-		Brokers: []string{"127.0.0.1:1"}, Group: "g", Topics: []string{"a", "b"}, Registerer: r,
+		Brokers: []string{"127.0.0.1:1"}, Group: "g", Topics: []string{"a", "b"}, Registerer: r, Retry: []time.Duration{time.Second},
+		Emit:      map[string]engine.EmitPolicy{"out": engine.EmitBuffer},
 		Deliverer: &desk{},
 	}); err != nil {
 		t.Fatal(err)
 	}
-	for _, topic := range []string{"a.dlq", "b.dlq"} {
-		if got := value(t, r, `kafka_dlq_messages_total{topic="`+topic+`"}`); got != "0" {
-			t.Errorf("%s: %q", topic, got)
+	for _, series := range []string{
+		`kafka_dlq_messages_total{topic="a.dlq"}`, `kafka_dlq_messages_total{topic="b.dlq"}`, `kconsume_commits_total{result="ok"}`, `kconsume_generations_total`,
+		`kconsume_offsets_lost_total{topic="a"}`, `kconsume_offsets_lost_total{topic="a.retry.1s"}`, `kconsume_offsets_lost_total{topic="b.replay"}`,
+		`kconsume_foreign_records_total{topic="a.retry.1s"}`, `kconsume_foreign_records_total{topic="a.replay"}`,
+		`kconsume_retries_scheduled_total{tier="retry.1s",topic="a"}`,
+		`kconsume_writer_retries_total{topic="a.dlq"}`, `kconsume_writer_errors_total{topic="a.retry.1s"}`,
+		`kconsume_emitted_total{topic="out"}`, `kconsume_emit_lost_total{reason="overflow",topic="out"}`,
+	} {
+		if got := value(t, r, series); got != "0" {
+			t.Errorf("%s: %q", series, got)
 		}
 	}
 }

@@ -284,8 +284,14 @@ func (c *child) exit() string {
 	if c.state != nil {
 		text = exitText(c.state.Sys().(syscall.WaitStatus))
 	}
-	if words := c.out.lastWords(); words != "" {
+	words := c.out.lastWords()
+	if words != "" {
 		text += ": " + words
+	}
+	if c.state != nil {
+		if why := confinement(c.state.Sys().(syscall.WaitStatus), words, canExecute); why != "" {
+			text += " (" + why + ")"
+		}
 	}
 	return text
 }

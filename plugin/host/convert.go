@@ -30,7 +30,7 @@ const codeBadAnswer = "bad_answer"
 func sizeOf(d *plugin.Delivery) int {
 	const fixed, perHeader = 192, 24 // an id that is made on the way included
 	m := &d.Message
-	n := fixed + len(m.ID) + 2*len(m.Topic) + len(m.Stage) + len(m.Key) + len(m.Value)
+	n := fixed + len(m.ID) + 2*len(m.Topic) + len(m.Stage) + len(m.Key) + len(m.Value) + len(m.Trace.Parent) + len(m.Trace.State)
 	for i := range m.Headers {
 		n += perHeader + len(m.Headers[i].Key) + len(m.Headers[i].Value)
 	}
@@ -47,6 +47,7 @@ func fill(r *wire.Record, d *plugin.Delivery, number uint64) {
 		r.Headers[i] = wire.Header(m.Headers[i])
 	}
 	r.Attempt, r.MaxAttempts, r.Stage = count(m.Attempt), count(m.MaxAttempts), m.Stage
+	r.Trace, r.TraceState = m.Trace.Parent, m.Trace.State
 	r.TimeoutMS = timeoutMS(d.Timeout)
 }
 

@@ -59,12 +59,12 @@ func TestTextsAreBounded(t *testing.T) {
 
 func TestFill(t *testing.T) {
 	d := plugin.Delivery{Handle: 7, Timeout: time.Microsecond, Message: plugin.Message{
-		Topic: "t", Partition: -1, Offset: 9, Key: nil, Value: []byte{}, Attempt: 2, MaxAttempts: 3, Stage: "main",
+		Topic: "t", Partition: -1, Offset: 9, Key: nil, Value: []byte{}, Attempt: 2, MaxAttempts: 3, Stage: "main", Trace: plugin.Trace{Parent: "00-1", State: "a=1"},
 		Headers: []plugin.Header{{Key: "\xff", Value: nil}, {Key: "", Value: []byte{}}},
 	}}
 	var f wire.HostFrame
 	fill(f.Add(2), &d, 42)
-	want := wire.Record{Handle: 42, Topic: "t", Partition: -1, Offset: 9, TimeMS: -1, Value: []byte{}, Attempt: 2, MaxAttempts: 3, Stage: "main", TimeoutMS: 1,
+	want := wire.Record{Handle: 42, Topic: "t", Partition: -1, Offset: 9, TimeMS: -1, Value: []byte{}, Attempt: 2, MaxAttempts: 3, Stage: "main", TimeoutMS: 1, Trace: "00-1", TraceState: "a=1",
 		Headers: []wire.Header{{Key: "\xff"}, {Value: []byte{}}}}
 	if got := f.Records[0]; !reflect.DeepEqual(got, want) {
 		t.Errorf("record %+v, want %+v", got, want)
@@ -82,6 +82,7 @@ func TestSizeOfIsNotTooSmall(t *testing.T) {
 		{Topic: strings.Repeat("t", 249), Partition: math.MinInt32, Offset: math.MinInt64, Time: time.UnixMilli(math.MinInt64 / 2), Stage: "retry.30s", Attempt: math.MaxInt32, MaxAttempts: math.MaxInt32},
 		{Key: make([]byte, 300), Value: make([]byte, 70000), Headers: []plugin.Header{{Key: "k", Value: make([]byte, 200)}, {}}},
 		{ID: strings.Repeat("i", 400), Topic: "t", Headers: make([]plugin.Header, 100)},
+		{ID: strings.Repeat("i", 400), Trace: plugin.Trace{Parent: strings.Repeat("p", 55), State: strings.Repeat("s", 512)}},
 	} {
 		d := plugin.Delivery{Message: m, Timeout: time.Hour}
 		var f wire.HostFrame

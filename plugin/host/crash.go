@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kconsume/kconsume/plugin/printable"
 	"github.com/kconsume/kconsume/plugin"
 )
 
@@ -44,7 +45,7 @@ func crashVerdict(c culprit, version string) plugin.Verdict {
 	return plugin.Verdict{
 		Class: plugin.ClassPermanent, Reason: plugin.ReasonHandlerCrash, Code: string(plugin.ReasonHandlerCrash), Rule: ruleHost,
 		Message: fmt.Sprintf("%d processes of the handler died with this record in hand, two of them with nothing else, while version %s handled others; the last one: %s",
-			c.crashes, printable(version), c.why),
+			c.crashes, printable.Line(version), c.why),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/kconsume/kconsume/plugin/printable"
 	"github.com/kconsume/kconsume/plugin/internal/wire"
 )
 
@@ -178,5 +179,5 @@ func (h *Host) overdue(p *process, now time.Time, sinceLast time.Duration) strin
 	if d == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s/%d@%d", printable(d.Message.Topic), d.Message.Partition, d.Message.Offset)
+	return fmt.Sprintf("%s/%d@%d", printable.Line(d.Message.Topic), d.Message.Partition, d.Message.Offset)
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/kconsume/kconsume/plugin/printable"
 	"github.com/kconsume/kconsume/plugin/internal/wire"
 )
 
@@ -40,9 +41,9 @@ func (p *process) explain(cause, err error) error {
 	case err == io.EOF:
 		return errors.New("it ended its stream before its Hello: use a kconsume SDK")
 	case status.Code(err) == codes.Unavailable && !p.byItself && p.cfg.TLS:
-		return fmt.Errorf("no TLS on the socket that its handshake names: use an SDK that serves it, or start without --handler-tls: %s", printable(status.Convert(err).Message()))
+		return fmt.Errorf("no TLS on the socket that its handshake names: use an SDK that serves it, or start without --handler-tls: %s", printable.Line(status.Convert(err).Message()))
 	case status.Code(err) == codes.Unavailable && !p.byItself:
-		return fmt.Errorf("no gRPC on the socket that its handshake names: use a kconsume SDK: %s", printable(status.Convert(err).Message()))
+		return fmt.Errorf("no gRPC on the socket that its handshake names: use a kconsume SDK: %s", printable.Line(status.Convert(err).Message()))
 	case status.Code(err) == codes.Unavailable:
 		return fmt.Errorf("it broke off before its Hello: %s", p.child.exit())
 	}

@@ -6,12 +6,12 @@ import (
 	"encoding/json"
 	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode"
+
+	"github.com/kconsume/kconsume/plugin/printable"
 )
 
 const (
@@ -93,7 +93,7 @@ func (o *output) lastWords() string {
 	if len(o.fatal) > 0 {
 		words = o.fatal
 	}
-	return printable(strings.ReplaceAll(string(words), "\t", " "))
+	return printable.Line(strings.ReplaceAll(string(words), "\t", " "))
 }
 
 // allowed takes one token of the line budget.
@@ -136,7 +136,7 @@ func parseLine(line []byte) (slog.Level, string, []slog.Attr) {
 	if level, msg, fields, ok := parseJSON(line); ok {
 		return level, msg, fields
 	}
-	return textLevel(line), loggable(string(line)), nil
+	return textLevel(line), printable.Text(string(line)), nil
 }
 
 func parseJSON(line []byte) (level slog.Level, msg string, fields []slog.Attr, ok bool) {
@@ -158,7 +158,7 @@ func parseJSON(line []byte) (level slog.Level, msg string, fields []slog.Attr, o
 		for _, n := range names {
 			delete(object, n)
 		}
-		return levelOf(name), loggable(text), attrs(object), true
+		return levelOf(name), printable.Text(text), attrs(object), true
 	}
 	return 0, "", nil, false
 }
@@ -167,9 +167,9 @@ func attrs(object map[string]any) []slog.Attr {
 	fields := make([]slog.Attr, 0, len(object))
 	for name, value := range object {
 		if s, ok := value.(string); ok {
-			value = loggable(s)
+			value = printable.Text(s)
 		}
-		fields = append(fields, slog.Any(loggable(name), value))
+		fields = append(fields, slog.Any(printable.Text(name), value))
 	}
 	slices.SortFunc(fields, func(a, b slog.Attr) int { return strings.Compare(a.Key, b.Key) })
 	return fields[:min(fieldLimit, len(fields))]
@@ -199,34 +199,6 @@ func textLevel(line []byte) slog.Level {
 		}
 	}
 	return slog.LevelInfo
-}
-
-// printable is a text that can be shown on a terminal as it is, on one line: what
-// is not printable is escaped as Go does, what is no UTF-8 replaced.
-func printable(s string) string {
-	return escape(s, func(r rune) bool { return unicode.IsPrint(r) || r == '\t' })
-}
-
-// loggable keeps line ends, too: slog escapes them.
-func loggable(s string) string {
-	return escape(s, func(r rune) bool { return unicode.IsPrint(r) || r == '\t' || r == '\n' })
-}
-
-func escape(s string, keep func(rune) bool) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	if strings.IndexFunc(s, func(r rune) bool { return !keep(r) }) < 0 {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		if keep(r) {
-			b.WriteRune(r)
-			continue
-		}
-		q := strconv.QuoteRune(r)
-		b.WriteString(q[1 : len(q)-1])
-	}
-	return b.String()
 }
 
 // clip cuts s to at most n bytes and lets go of the rest.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/kconsume/kconsume/plugin/printable"
 )
 
 var errStopping = errors.New("the host is stopping")
@@ -44,7 +46,7 @@ func (h *Host) Reload(ctx context.Context, c ReloadConfig) (Reloaded, error) {
 		return Reloaded{}, fmt.Errorf("upgrade handler %s: the old version goes on: %s", h.cfg.Name, reason)
 	}
 	h.status.Upgrades++
-	h.cfg.Logger.Info("handler upgraded", "from", printable(r.Before.Version), "to", printable(r.After.Version))
+	h.cfg.Logger.Info("handler upgraded", "from", printable.Line(r.Before.Version), "to", printable.Line(r.After.Version))
 	return r, nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/kconsume/kconsume/plugin/printable"
 )
 
 // seat is the place of one of the handler's processes. Its goroutine owns the
@@ -187,7 +189,7 @@ func (s *seat) start() (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.cfg.Logger.Info("handler process started", "version", printable(p.hello.Version), "pid", p.child.pid())
+	h.cfg.Logger.Info("handler process started", "version", printable.Line(p.hello.Version), "pid", p.child.pid())
 	h.adopt(s, p)
 	return p, nil
 }

@@ -1,6 +1,8 @@
 package host
 
 import (
+	"context"
+	"fmt"
 	"maps"
 	"time"
 )
@@ -69,6 +71,25 @@ const (
 // Causes lists them all.
 func Causes() []Cause {
 	return []Cause{CauseExit, CauseSignal, CauseHang, CauseProtocol, CauseStart, CauseReplaced}
+}
+
+// aliveEvery is the time between two tries of Alive.
+const aliveEvery = 10 * time.Millisecond
+
+// Alive reports whether the host answers, whatever its processes do: nobody
+// holds what it owns for as long as ctx lasts. Unlike Status it never hangs.
+func (h *Host) Alive(ctx context.Context) error {
+	tick := time.NewTicker(aliveEvery)
+	defer tick.Stop()
+	for !h.mu.TryLock() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("ask the handler's host: %w", ctx.Err())
+		}
+	}
+	h.mu.Unlock()
+	return nil
 }
 
 // Status tells how the host is.

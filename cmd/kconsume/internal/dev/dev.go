@@ -27,6 +27,9 @@ type Config struct {
 	// Host is the handler. Without a Path it is the sample handler: this
 	// executable, started again with HandlerCommand.
 	Host host.Config // SocketDir a temporary one
+	// Deliver stands between the engine and the handler, until end is called.
+	// nil = nothing does.
+	Deliver func(h *host.Host) (d engine.Deliverer, end func())
 	// Beside starts what looks at the engine from outside, before the header is
 	// shown. nil = nothing.
 	Beside func(e *engine.Engine, h *host.Host, broker string) (Around, error)
@@ -175,6 +178,11 @@ func (d *dev) startHandler(ctx context.Context) (err error) {
 func (d *dev) makeEngine(context.Context) (err error) {
 	e := d.config.Engine
 	e.Brokers, e.Deliverer, e.Observer = []string{d.broker.address}, d.host, d.narrator.observe
+	if d.config.Deliver != nil {
+		var end func()
+		e.Deliverer, end = d.config.Deliver(d.host)
+		d.onClose(func(context.Context) error { end(); return nil })
+	}
 	if d.engine, err = engine.New(e); err != nil {
 		return err
 	}

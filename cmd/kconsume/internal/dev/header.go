@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/kconsume/kconsume/plugin/printable"
 )
 
 // intro is what the header tells.
@@ -55,7 +57,7 @@ func (i intro) story() string {
 	case !i.samples:
 		return fmt.Sprintf("your records in %s; those that fail go %s", i.topics[0], way)
 	case i.handler != "":
-		return fmt.Sprintf("sample orders, and what %s makes of them; those that fail go %s", printable(i.handler), way)
+		return fmt.Sprintf("sample orders, and what %s makes of them; those that fail go %s", printable.Line(i.handler), way)
 	case len(i.tiers) == 0:
 		return "order 1001 is handled at once; 1002, 1004, 1006 and 1008 go " + way + ", as there is no retry tier"
 	}

@@ -5,42 +5,9 @@ import (
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"golang.org/x/text/width"
 )
-
-// printable makes any bytes fit to be shown: what is not UTF-8, controls,
-// spaces other than the plain one, and characters that only steer the terminal
-// or the direction of the text (such as U+202E) are written as escapes.
-func printable(s string) string {
-	clean := strings.IndexFunc(s, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }) < 0
-	if clean {
-		return s
-	}
-	var b strings.Builder
-	for i, n := 0, 0; i < len(s); i += n {
-		var r rune
-		r, n = utf8.DecodeRuneInString(s[i:])
-		switch {
-		case r == utf8.RuneError && n == 1:
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case unicode.IsPrint(r):
-			b.WriteRune(r)
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\t':
-			b.WriteString(`\t`)
-		case r < 0x80:
-			fmt.Fprintf(&b, `\x%02x`, r)
-		case r > 0xffff:
-			fmt.Fprintf(&b, `\U%08x`, r)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	return b.String()
-}
 
 // cells is the width of a printable rune on a terminal.
 func cells(r rune) int {

@@ -5,43 +5,16 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/kconsume/kconsume/plugin/printable"
 )
 
-func TestPrintable(t *testing.T) {
-	tests := []struct{ in, want string }{
-		{"order 1001 → ✓ 注文", "order 1001 → ✓ 注文"},
-		{"a\nb\tc\rd", `a\nb\tc\x0dd`},
-		{"\x1b[31mred", `\x1b[31mred`},
-		{"abc\u202edef", `abc\u202edef`},
-		{"zero\u200bwidth\u2028line\ufeff", `zero\u200bwidth\u2028line\ufeff`},
-		{"\U000e0041tag", `\U000e0041tag`},
-		{"bad \xff\xfe", `bad \xff\xfe`},
-		{"c1 \u009b", `c1 \u009b`},
-		{"a real \ufffd stays", "a real \ufffd stays"},
-	}
-	for _, tt := range tests {
-		if got := printable(tt.in); got != tt.want {
-			t.Errorf("printable(%q) = %s, want %s", tt.in, got, tt.want)
-		}
-	}
-}
-
-func FuzzPrintable(f *testing.F) {
+func FuzzWidth(f *testing.F) {
 	for _, s := range []string{"", "a\x1b[2J", "\u202e", "\xff", "注文", "e\u0301"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		got := printable(s)
-		if !utf8.ValidString(got) {
-			t.Errorf("printable(%q) = %q is not UTF-8", s, got)
-		}
-		for _, r := range got {
-			if r != utf8.RuneError && !unicode.IsPrint(r) {
-				t.Errorf("printable(%q) = %q holds %q", s, got, r)
-			}
-		}
+		got := printable.Line(s)
 		for w := 2; w < 12; w++ {
 			if p := fill(shorten(got, w), w); textWidth(p) != w {
 				t.Errorf("%q in %d cells is %d wide", got, w, textWidth(p))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kconsume/kconsume/engine"
+	"github.com/kconsume/kconsume/plugin/printable"
 	"github.com/kconsume/kconsume/plugin"
 )
 
@@ -183,12 +184,12 @@ func (v *view) line(e engine.Event, said ...phrase) line {
 // name is the record's label, else its key.
 func (v *view) name(e engine.Event) string {
 	if l := v.label(place{e.Topic, e.Partition, e.Offset}); l != "" {
-		return printable(l)
+		return printable.Line(l)
 	}
 	if e.Key == nil {
 		return "no key"
 	}
-	return "key " + printable(string(e.Key))
+	return "key " + printable.Line(string(e.Key))
 }
 
 func (v *view) doneText(e engine.Event) string {
@@ -213,10 +214,10 @@ func doneTone(e engine.Event) tone {
 
 // failure says in words what the handler's answer was.
 func failure(e engine.Event) string {
-	said := shorten(printable(e.Message), maxSaid)
+	said := shorten(printable.Line(e.Message), maxSaid)
 	switch plugin.Reason(e.Class) {
 	case plugin.ReasonTransient, plugin.ReasonPermanent:
-		return "failed: " + cmp.Or(said, printable(e.Code), "no reason given")
+		return "failed: " + cmp.Or(said, printable.Line(e.Code), "no reason given")
 	case plugin.ReasonPoison:
 		return "cannot be read" + because(e.Message)
 	case plugin.ReasonPanic:
@@ -228,14 +229,14 @@ func failure(e engine.Event) string {
 	case plugin.ReasonOversize:
 		return "too large" + because(e.Message)
 	}
-	return "failed (" + printable(e.Class) + ")" + because(e.Message)
+	return "failed (" + printable.Line(e.Class) + ")" + because(e.Message)
 }
 
 func because(message string) string {
 	if message == "" {
 		return ""
 	}
-	return ": " + shorten(printable(message), maxSaid)
+	return ": " + shorten(printable.Line(message), maxSaid)
 }
 
 // whyDead says why there is no further retry.
@@ -248,7 +249,7 @@ func whyDead(e engine.Event) string {
 	case plugin.ReasonPermanent:
 		return "permanent, no retry"
 	}
-	return "no retry for this (" + printable(e.Class) + ")"
+	return "no retry for this (" + printable.Line(e.Class) + ")"
 }
 
 // punctuality compares a delivery with when it was due.
@@ -267,7 +268,7 @@ func punctuality(e engine.Event) string {
 
 // shortTopic leaves out what all topics of a line begin with.
 func shortTopic(e engine.Event) string {
-	return printable(strings.TrimPrefix(e.To, e.Topic+"."))
+	return printable.Line(strings.TrimPrefix(e.To, e.Topic+"."))
 }
 
 // clock is a time of day, with the date where it is another day than now's.
