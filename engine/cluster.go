@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/kconsume/kconsume/engine/secure"
 	"github.com/kconsume/kconsume/engine/topics"
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol/offsetcommit"
@@ -22,6 +23,7 @@ type cluster struct {
 	client    *kafka.Client
 	conns     *conns
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
+	dialer    *secure.Dialer
 }
 
 const (
@@ -30,20 +32,18 @@ const (
 )
 
 func newCluster(c Config, topics []string) *cluster {
-	dial := c.Dial
-	if dial == nil {
-		dial = (&net.Dialer{Timeout: 5 * time.Second}).DialContext
-	}
-	k := &cluster{brokers: c.Brokers, addr: kafka.TCP(c.Brokers...), clientID: c.ClientID, conns: newConns()}
-	k.dial = k.conns.dialer(dial)
+	d := c.Dialer()
+	k := &cluster{brokers: c.Brokers, addr: kafka.TCP(c.Brokers...), clientID: c.ClientID, conns: newConns(), dialer: d}
+	k.dial = k.conns.dialer(d.Dial)
 	k.transport = newRouter(topics, k.newTransport)
+	k.transport.principal = d.Principal
 	k.client = &kafka.Client{Addr: k.addr, Transport: k.transport, Timeout: requestTimeout}
 	return k
 }
 
 func (k *cluster) newTransport(topics []string) *kafka.Transport {
 	return &kafka.Transport{
-		Dial: k.dial, DialTimeout: 5 * time.Second, ClientID: k.clientID,
+		Dial: k.dial, DialTimeout: k.dialer.Timeout(), ClientID: k.clientID,
 		MetadataTTL: metadataTTL, MetadataTopics: topics,
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/kconsume/kconsume/engine/topics"
 	"github.com/segmentio/kafka-go"
 )
 
@@ -91,7 +92,7 @@ func (c *committed) apply(l *loop) {
 	case generationOver(c.err):
 		// The next generation tells what is still ours.
 	default:
-		l.problems.set("commit", fmt.Sprintf("cannot commit: %v: it is tried again", c.err))
+		l.problems.set("commit", fmt.Sprintf("cannot commit: %v: it is tried again%s", plainly(c.err), l.cluster.advice("group", l.cfg.Group, topics.ReadFrom, c.err)))
 	}
 }
 
@@ -134,11 +135,14 @@ func generationOver(err error) bool {
 	return errors.Is(err, kafka.IllegalGeneration) || errors.Is(err, kafka.UnknownMemberId) || errors.Is(err, kafka.RebalanceInProgress)
 }
 
+// commitOK is the result of a commit that succeeded.
+const commitOK = "ok"
+
 // commitReason is the bounded word for a commit's result.
 func commitReason(err error) string {
 	switch {
 	case err == nil:
-		return "ok"
+		return commitOK
 	case generationOver(err):
 		return "generation_over"
 	}

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/kconsume/kconsume/engine/history"
+	"github.com/kconsume/kconsume/engine/secure"
 	"github.com/kconsume/kconsume/engine/topology"
 	"github.com/kconsume/kconsume/plugin"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Deliverer is where the engine sends records: a pool of calls in this process
@@ -136,11 +138,16 @@ type Config struct {
 
 	Registerer prometheus.Registerer // nil = the metrics are not exported
 	Logger     *slog.Logger          // nil = slog.Default()
+	// TracerProvider makes a span of each delivery. nil = none, at no cost.
+	TracerProvider trace.TracerProvider
 	// Observer is called by the engine's loop for each step of each record. It
 	// must return at once. nil = none, at no cost.
 	Observer func(Event)
-	// Dial opens connections to brokers. nil = net.Dialer.
+	// Dial opens connections to brokers, beneath what Security adds to them.
+	// nil = net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Security is how connections are protected and who we are on them.
+	Security secure.Settings
 }
 
 // Error is a failure that ends an engine, with a bounded class.
@@ -266,11 +273,20 @@ func (c Config) Validate() error {
 			return configError("broker %q: want host:port", b)
 		}
 	}
+	if err := c.Security.Validate(); err != nil {
+		return &Error{ErrConfig, err}
+	}
 	t, err := c.Topology()
 	if err != nil {
 		return err
 	}
 	return d.checkEmit(t)
+}
+
+// Dialer makes connections to brokers as the configuration says.
+func (c Config) Dialer() *secure.Dialer {
+	d := c.withDefaults()
+	return secure.New(secure.Config{Settings: d.Security, ClientID: d.ClientID, Dial: d.Dial, Logger: d.Logger})
 }
 
 // ClassOf is the class of an engine's error, "" for any other error.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kconsume/kconsume/engine/secure"
 	"github.com/kconsume/kconsume/engine/topics"
 	"github.com/kconsume/kconsume/engine/topology"
 	"github.com/kconsume/kconsume/metrics"
@@ -43,13 +44,35 @@ func New(c Config) (*Engine, error) {
 	e := &Engine{cfg: c, topo: topo, met: metrics.NewEngine(c.Registerer), state: StateStarting, since: time.Now()}
 	for _, l := range topo.Lines {
 		e.met.DeadLetters.WithLabelValues(l.DLQ)
+		e.atZero(l)
 	}
+	e.met.Commits.WithLabelValues(commitOK)
 	for topic := range c.Emit {
 		e.met.Emitted.WithLabelValues(topic)
 		e.met.EmitLost.WithLabelValues(topic, lostOverflow)
 		e.met.EmitLost.WithLabelValues(topic, lostExit)
 	}
 	return e, nil
+}
+
+// atZero has the counters of a line stand at 0 from the start, so that their
+// first event is an increase. Those with a reason have too many.
+func (e *Engine) atZero(l topology.Line) {
+	for _, s := range l.Stages {
+		e.met.OffsetsLost.WithLabelValues(s.Topic)
+		if s.Name != stageMain {
+			e.met.Foreign.WithLabelValues(s.Topic)
+		}
+	}
+	for _, s := range l.Tiers() {
+		e.met.Retries.WithLabelValues(l.Topic, s.Name)
+	}
+	for _, topic := range append(l.StageTopics(), l.DLQ) {
+		if topic != l.Topic {
+			e.met.WriterRetries.WithLabelValues(topic)
+			e.met.WriterErrors.WithLabelValues(topic)
+		}
+	}
 }
 
 // Run consumes until ctx ends. It then drains: what was begun is finished
@@ -129,9 +152,9 @@ const (
 func (e *Engine) prepare(ctx context.Context) (leftovers [][]topology.Stage, err error) {
 	k := newCluster(e.cfg, e.topo.Names())
 	defer k.close()
-	said := problems{log: e.cfg.Logger, last: map[string]string{}}
+	said := newProblems(e.cfg.Logger)
 	for wait := reachWaitMin; ; wait = min(reachWaitMax, 2*wait) {
-		if err = e.ensureTopics(ctx, k); err == nil {
+		if err = e.allowedTopics(ctx, k); err == nil {
 			leftovers, err = findLeftovers(ctx, k, e.cfg.Group, e.topo)
 		}
 		if err == nil {
@@ -141,8 +164,11 @@ func (e *Engine) prepare(ctx context.Context) (leftovers [][]topology.Stage, err
 		if ctx.Err() != nil || ClassOf(err) == ErrConfig {
 			return nil, err
 		}
-		if topics.ClassOf(err) == topics.Denied {
+		if topics.ClassOf(err) == topics.Denied || secure.KindOf(err) == secure.Denied {
 			return nil, &Error{ErrDenied, err}
+		}
+		if secure.KindOf(err) == secure.Setting {
+			return nil, &Error{ErrConfig, err}
 		}
 		if e.cfg.ExitIfUnreachable {
 			return nil, &Error{ErrUnreachable, err}
@@ -151,6 +177,19 @@ func (e *Engine) prepare(ctx context.Context) (leftovers [][]topology.Stage, err
 		e.setProblem(err.Error())
 		sleep(ctx, wait)
 	}
+}
+
+// allowedTopics sees to the topics and to the permissions, which are known of a
+// topic only once it is there.
+func (e *Engine) allowedTopics(ctx context.Context, k *cluster) error {
+	needs := Needs(e.cfg, e.topo)
+	if err := topics.Allowed(ctx, k.client, needs); err != nil {
+		return err
+	}
+	if err := e.ensureTopics(ctx, k); err != nil {
+		return err
+	}
+	return topics.Allowed(ctx, k.client, needs)
 }
 
 // ensureTopics makes what is missing, and looks again until nothing is: somebody

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kconsume/kconsume/engine/fetch"
 	"github.com/kconsume/kconsume/engine/record"
+	"github.com/kconsume/kconsume/engine/topics"
 	"github.com/segmentio/kafka-go"
 )
 
@@ -153,7 +154,7 @@ func (f *fetched) apply(l *loop) {
 		}
 		l.askLayout()
 		if !errors.Is(f.err, context.Canceled) {
-			l.problems.set(what, fmt.Sprintf("cannot fetch: %v", f.err))
+			l.problems.set(what, fmt.Sprintf("cannot fetch: %v", plainly(f.err)))
 		}
 		return
 	}
@@ -193,7 +194,7 @@ func (l *loop) fetchedPart(p *partition, part *fetch.Part, now time.Time) {
 	case errors.Is(part.Err, kafka.OffsetOutOfRange):
 		l.offsetLost(p)
 	case errors.Is(part.Err, kafka.TopicAuthorizationFailed):
-		l.setPartProblem(p, fmt.Sprintf("not allowed to read %s: grant this user READ on the topic", p.stage.Topic))
+		l.setPartProblem(p, fmt.Sprintf("not allowed to read %s%s", p.stage.Topic, l.cluster.advice("topic", p.stage.Topic, topics.ReadFrom, part.Err)))
 	default: // the leader moved, or the topic is not there: look again
 		p.pauseTo = now.Add(250 * time.Millisecond)
 		p.leader = -1

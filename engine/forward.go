@@ -97,7 +97,7 @@ func (l *loop) pointTo(p *partition, slot uint64, m history.Meta, topic, why str
 	at := fmt.Sprintf("%s/%d at offset %d", p.stage.Topic, p.lane.id, rec.Offset)
 	m.Due, m.Class = 0, string(plugin.ReasonOversize)
 	m.Message = fmt.Sprintf("too large for %s: this record stands for the one in %s, with a value of %d bytes; it failed with: %s", topic, at, len(rec.Value), why)
-	l.log.Warn("a record is too large: a pointer goes to the dead letters in its place", "record", at, "refused_by", topic, "to", p.lane.line.DLQ)
+	l.problems.once("records for "+topic, fmt.Sprintf("the record in %s is too large: a pointer to it goes to %s in its place", at, p.lane.line.DLQ))
 	l.forward(&forward{
 		p: p, slot: slot, meta: m, to: p.lane.line.DLQ, pointer: true,
 		decision: decision{route: routeDead, failed: m.Failed, reason: plugin.ReasonOversize},

@@ -43,6 +43,7 @@ type loop struct {
 	ending      *ending     // gen has ended and is being closed
 	frozen      frozen
 	journal     *journal
+	tracing     *tracing // nil = no spans
 	born        time.Time
 	lone        bool      // what flies goes alone: it is suspected of having ended the last process
 	carefulLeft int       // of all partitions
@@ -81,6 +82,7 @@ type loop struct {
 	nextCommit time.Time
 	nextGauges time.Time
 	problems   problems
+	handlers   []string  // versions that are counted apart, the one met first in front
 	lastDue    time.Time // earliest due time of all gates, as of the last step
 }
 
@@ -114,7 +116,7 @@ func newLoop(c Config, topo *topology.Topology, k *cluster, d Deliverer, m *metr
 		lines: map[string]*line{}, stages: map[string]stageOf{}, lanes: map[laneID]*lane{},
 		byTopic: map[topicPartition]*partition{}, ids: map[string]identity{}, watch: newWatch(), late: map[uint64]lateCall{},
 		leaders: map[int32]*leader{}, sinks: map[sinkID]*sink{}, lostAt: map[string]time.Time{}, writers: newWriters(c, k),
-		pace: newPace(c.Concurrency), problems: problems{log: c.Logger, last: map[string]string{}},
+		pace: newPace(c.Concurrency), tracing: newTracing(c), problems: newProblems(c.Logger),
 	}
 	for _, tl := range topo.Lines {
 		ln := &line{
@@ -164,6 +166,7 @@ func (l *loop) run(stop context.Context) {
 // closes the writers last.
 func (l *loop) finish() {
 	l.tasks.Wait()
+	l.tracing.cutAll(l.parts)
 	l.loseRest()
 	l.writers.close()
 	l.writers.count(l.met)
@@ -208,6 +211,7 @@ func (l *loop) step(now time.Time) time.Duration {
 		l.unclog(now)
 		l.stepCare(now)
 		l.setGauges()
+		l.problems.tick(now)
 		l.nextGauges = now.Add(time.Second)
 	}
 	return wake.in()

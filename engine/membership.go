@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/kconsume/kconsume/engine/topics"
 	"github.com/kconsume/kconsume/engine/topology"
 	"github.com/segmentio/kafka-go"
 )
@@ -88,7 +89,7 @@ func (m *membership) run(ctx context.Context) {
 		case ctx.Err() != nil || errors.Is(err, kafka.ErrGroupClosed):
 			return
 		case err != nil:
-			m.problem(fmt.Errorf("join group %q: %w", m.cfg.Group, err))
+			m.problem(fmt.Errorf("join group %q: %w%s", m.cfg.Group, plainly(err), m.cluster.advice("group", m.cfg.Group, topics.ReadFrom, err)))
 			sleep(ctx, joinPause)
 			continue
 		}

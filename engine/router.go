@@ -13,7 +13,8 @@ import (
 // that it was told of when it was made; a router can be told of more later.
 // What is under way by then ends on the old connections.
 type router struct {
-	make func(topics []string) *kafka.Transport
+	make      func(topics []string) *kafka.Transport
+	principal func() string // whom the brokers take us for, "" = not known
 
 	mu     sync.Mutex
 	topics []string
@@ -43,6 +44,9 @@ func (r *router) Current() *kafka.Transport {
 	defer r.mu.Unlock()
 	return r.now
 }
+
+// Principal is whom the brokers take us for, "" = that is not known.
+func (r *router) Principal() string { return r.principal() }
 
 // know makes sure that a topic can be asked for and written to.
 func (r *router) know(topic string) {

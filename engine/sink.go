@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kconsume/kconsume/engine/topics"
 	"github.com/segmentio/kafka-go"
 )
 
@@ -308,8 +309,12 @@ func (l *loop) setFailed(s *sink, err error, now time.Time) {
 	s.failure = failureOf(err)
 	s.hold(now)
 	if !s.parked { // park has said what is to be done
-		l.problems.set(s.name(), s.failure.problem(s.topic, err))
+		l.problems.set(s.name(), l.writeProblem(s, err))
 	}
+}
+
+func (l *loop) writeProblem(s *sink, err error) string {
+	return s.failure.problem(s.topic, plainly(err)) + l.cluster.advice("topic", s.topic, topics.WriteTo, err)
 }
 
 // hold keeps a sink from writing for a while, longer each time.

@@ -251,14 +251,6 @@ func (w *watch) status(s *Status) {
 	s.Orphans = w.orphans
 }
 
-// fault is set for what loses or stops records: an error in the log.
-func (p *problems) fault(what, text string) {
-	if p.last[what] != text {
-		p.last[what] = text
-		p.log.Error(text, "what", what)
-	}
-}
-
 // placesOf are partitions by topic, in order.
 func placesOf(places []backlog.Place) map[string][]int {
 	out := map[string][]int{}

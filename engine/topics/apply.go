@@ -84,9 +84,9 @@ func ask(ctx context.Context, c *kafka.Client, changes []topology.Change, send a
 			case i < 0 || done(changes[i].Action, kafka.Error(a.code)):
 			case temporary(kafka.Error(a.code)):
 				later = append(later, changes[i])
-				last = refusal(verb, a.topic, "Create and Alter", a.code, a.message)
+				last = refusal(c, verb, a.topic, needed(changes, a.topic), a.code, a.message)
 			default:
-				errs = append(errs, refusal(verb, a.topic, "Create and Alter", a.code, a.message))
+				errs = append(errs, refusal(c, verb, a.topic, needed(changes, a.topic), a.code, a.message))
 			}
 		}
 		if changes = later; len(changes) > 0 && !wait.sleep(ctx) {
@@ -94,6 +94,16 @@ func ask(ctx context.Context, c *kafka.Client, changes []topology.Change, send a
 		}
 	}
 	return errs
+}
+
+// needed is the operation by which a topic is changed.
+func needed(changes []topology.Change, topic string) Operation {
+	for _, ch := range changes {
+		if ch.Topic == topic && ch.Action == topology.Grow {
+			return Alter
+		}
+	}
+	return Create
 }
 
 // done says that a topic is there or on its way: what every broker shows decides.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/kconsume/kconsume/engine/secure"
 	"github.com/segmentio/kafka-go"
 )
 
@@ -16,6 +17,7 @@ const (
 	Unreachable Class = "unreachable" // no broker answered
 	Denied      Class = "denied"      // an ACL is missing
 	Refused     Class = "refused"     // the broker answered that it will not
+	Insecure    Class = "insecure"    // a setting or a file of TLS or SASL does not fit
 )
 
 // Error is a failure to read or to change a cluster's topics. Its text is one line.
@@ -36,6 +38,14 @@ func ClassOf(err error) Class {
 }
 
 func unreachable(addr net.Addr, err error) error {
+	switch secure.KindOf(err) { // it says what to do, and names the broker
+	case secure.Denied:
+		return &Error{Denied, err}
+	case secure.Setting:
+		return &Error{Insecure, err}
+	case secure.Unavailable:
+		return &Error{Unreachable, err}
+	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = errors.New("no answer in time")
 	}
@@ -43,11 +53,12 @@ func unreachable(addr net.Addr, err error) error {
 }
 
 // refusal says why a broker will not do what was asked of one topic.
-func refusal(verb, topic string, operation string, code int16, message string) error {
+func refusal(c *kafka.Client, verb, topic string, operation Operation, code int16, message string) error {
 	cause := kafka.Error(code)
 	switch cause {
 	case kafka.TopicAuthorizationFailed, kafka.ClusterAuthorizationFailed:
-		return &Error{Denied, fmt.Errorf("%s: topic %s: denied: grant this client's principal %s on it", verb, topic, operation)}
+		grant := Need{"topic", topic, operation}.Grant(Principal(c.Transport))
+		return &Error{Denied, fmt.Errorf("%s: topic %s: denied: this client may not %s it: %s", verb, topic, operation, grant)}
 	}
 	reason := cause.Title()
 	if message != "" {

@@ -39,7 +39,7 @@ func ReadNamed(ctx context.Context, c *kafka.Client, t *topology.Topology) (topo
 		switch kafka.Error(topic.ErrorCode) {
 		case kafka.UnknownTopicOrPartition:
 		case kafka.TopicAuthorizationFailed, kafka.InvalidTopic:
-			errs = append(errs, refusal("describe topic", topic.Name, "Describe", topic.ErrorCode, ""))
+			errs = append(errs, refusal(c, "describe topic", topic.Name, Describe, topic.ErrorCode, ""))
 		default:
 			a.Topics[topic.Name] = topology.Topic{Partitions: len(topic.Partitions), Replication: replicas(topic)}
 		}
@@ -94,7 +94,7 @@ func configs(ctx context.Context, c *kafka.Client, topics map[string]topology.To
 	var errs []error
 	for _, r := range res.Resources {
 		if r.ErrorCode != 0 {
-			errs = append(errs, refusal("read settings", r.ResourceName, "DescribeConfigs", r.ErrorCode, r.ErrorMessage))
+			errs = append(errs, refusal(c, "read settings", r.ResourceName, DescribeConfigs, r.ErrorCode, r.ErrorMessage))
 			continue
 		}
 		t := topics[r.ResourceName]

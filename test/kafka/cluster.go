@@ -38,6 +38,8 @@ type Options struct {
 	// listener's name to another protocol:
 	// listener.security.protocol.map=PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
 	Properties map[string]string
+	// Listeners are further listeners of every broker.
+	Listeners []Listener
 	// Dialer is how the rig itself connects, where plain connections are
 	// refused; nil means plainly.
 	Dialer *kafkago.Dialer
@@ -231,16 +233,20 @@ func (c *Cluster) formatNode(i int, n *node) error {
 	if err := os.Mkdir(n.dir, 0o755); err != nil {
 		return fmt.Errorf("make node folder: %w", err)
 	}
-	if err := os.WriteFile(n.settings(), c.properties(i), 0o644); err != nil {
+	properties, err := c.properties(i)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(n.settings(), properties, 0o644); err != nil {
 		return fmt.Errorf("write broker settings: %w", err)
 	}
 	// A cluster id is 16 bytes in base64.
-	_, err := c.Tool("kafka.tools.StorageTool", "format", "-t", "kconsumeTestCluster000", "-c", n.settings())
+	_, err = c.Tool("kafka.tools.StorageTool", "format", "-t", "kconsumeTestCluster000", "-c", n.settings())
 	return err
 }
 
 // properties are node i's settings as a file.
-func (c *Cluster) properties(i int) []byte {
+func (c *Cluster) properties(i int) ([]byte, error) {
 	voters := make([]string, len(c.nodes))
 	for v := range voters {
 		voters[v] = fmt.Sprintf("%d@%s", v+1, c.site.controller(v))
@@ -266,10 +272,13 @@ func (c *Cluster) properties(i int) []byte {
 		"group.initial.rebalance.delay.ms":                 "0",
 		"log.retention.check.interval.ms":                  "1000",
 	}
+	if err := c.listeners(i, p); err != nil {
+		return nil, err
+	}
 	maps.Copy(p, c.options.Properties)
 	var b bytes.Buffer
 	for _, key := range slices.Sorted(maps.Keys(p)) {
 		fmt.Fprintf(&b, "%s=%s\n", key, p[key])
 	}
-	return b.Bytes()
+	return b.Bytes(), nil
 }
