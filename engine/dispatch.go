@@ -191,7 +191,9 @@ func (l *loop) send(batch []plugin.Delivery, p *partition, slot uint64, now time
 		p.lateness.Observe(now.Sub(msTime(it.due)).Seconds())
 	}
 	l.tell(p, slot, EventDelivered, now.UnixMilli(), nil)
-	return append(batch, plugin.Delivery{Handle: p.handle(slot), Message: p.message(it), Timeout: l.cfg.HandlerTimeout})
+	d := plugin.Delivery{Handle: p.handle(slot), Message: p.message(it), Timeout: l.cfg.HandlerTimeout}
+	l.tracing.begin(p, it, &d.Message, now)
+	return append(batch, d)
 }
 
 // answered takes a batch of answers.
@@ -229,7 +231,7 @@ func (l *loop) find(handle uint64) (p *partition, slot uint64, ok bool) {
 func (l *loop) answer(handle uint64, v *plugin.Verdict, late bool, handler string, now time.Time) {
 	p, slot, ok := l.find(handle)
 	if !ok {
-		l.log.Warn("the handler answered for a record that it does not have", "handler", handler, "handle", handle)
+		l.problems.once("answers", fmt.Sprintf("handler %s answered for a record that it does not have", handler))
 		return
 	}
 	it := p.track.at(slot)
@@ -254,7 +256,9 @@ func (l *loop) answer(handle uint64, v *plugin.Verdict, late bool, handler strin
 	}
 	// The answer to a call that we cancelled is no verdict.
 	cancelled := v.Class == plugin.ClassUnspecified && v.Rule == plugin.RuleCancelled
-	if !p.gone && !cancelled {
+	if p.gone || cancelled {
+		l.tracing.cut(it)
+	} else {
 		l.decided(p, slot, v, handler, now)
 	}
 	if !late {
@@ -289,18 +293,26 @@ func (l *loop) decided(p *partition, slot uint64, v *plugin.Verdict, handler str
 		failed = it.meta.Failed
 	}
 	if v.Class == plugin.ClassAck && len(v.Emitted) > 0 {
-		if v = l.cfg.allow(v); v.Class == plugin.ClassAck {
-			l.emit(p, slot, v, handler, now)
-			return
-		}
+		v = l.cfg.allow(v)
 	}
 	pol := p.policy()
 	d := pol.decide(failed, v, now)
-	if d.route == routeSettle {
+	l.tracing.end(it, d, v, handler)
+	t := l.tallyOf(p, handler)
+	t.answered.Inc()
+	if d.route != routeSettle {
+		t.fail(d.reason)
+	}
+	switch {
+	case v.Class == plugin.ClassAck && len(v.Emitted) > 0:
+		l.emit(p, slot, v, handler, now)
+		return
+	case d.route == routeSettle:
 		l.done(p, slot, d.dropped, v, handler, now)
 		return
 	}
 	m := p.past(it)
+	m.Trace = it.trace
 	m = afterFailure(m, l.cfg.Group, d, v, handler, now)
 	f := &forward{p: p, slot: slot, decision: d, meta: m, to: p.lane.line.DLQ}
 	if d.route == routeRetry {

@@ -213,7 +213,9 @@ func (l *loop) deadSource(x *emission, topic string, now time.Time) {
 	o.over = true
 	l.owe(o.p, -o.bytes)
 	l.dropUnwanted()
-	m := o.p.past(o.p.track.at(o.slot))
+	it := o.p.track.at(o.slot)
+	m := o.p.past(it)
+	m.Trace = it.trace
 	v := plugin.Verdict{
 		Code:    "emit_too_large",
 		Message: fmt.Sprintf("it emitted a record of %d bytes, which is too large for %s: raise max.message.bytes of %s and replay this record", x.bytes, topic, topic),

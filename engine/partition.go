@@ -10,6 +10,7 @@ import (
 	"github.com/kconsume/kconsume/metrics"
 	"github.com/kconsume/kconsume/plugin"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // line is a main topic at work: its topics, what decides over its records, and
@@ -57,6 +58,8 @@ type item struct {
 	state itemState
 	noted bool // written down in the journal
 	chunk *chunk
+	span  trace.Span // of its delivery; nil = not with the handler, or nobody traces
+	trace string     // the traceparent of span, also when that has ended
 }
 
 // chunk is the memory of one fetch: it is held until its last record is settled.
@@ -86,14 +89,15 @@ type partition struct {
 	openSince time.Time // zero = none does
 	leader    int32     // broker id, −1 = not known
 
-	held      int     // bytes of chunks that are not settled
-	busy      bool    // has records to hold, and so a full share
-	share     int     // bytes it may hold
-	grow      int     // bytes of one batch too large for share, 0 = none
-	flying    int     // deliveries not yet answered
-	careful   int     // records left that go one at a time, after an unclean end
-	late      int     // calls answered at their deadline that still run
-	inflation float64 // bytes held per byte fetched, of late
+	held      int       // bytes of chunks that are not settled
+	busy      bool      // has records to hold, and so a full share
+	share     int       // bytes it may hold
+	grow      int       // bytes of one batch too large for share, 0 = none
+	flying    int       // deliveries not yet answered
+	careful   int       // records left that go one at a time, after an unclean end
+	watchedAt time.Time // when the last of these was sent
+	late      int       // calls answered at their deadline that still run
+	inflation float64   // bytes held per byte fetched, of late
 	fetching  bool
 	pauseTo   time.Time // no fetch before: the last one failed
 	problem   string    // why it does not go on
@@ -110,6 +114,7 @@ type partition struct {
 
 	lateness prometheus.Observer
 	handled  map[metrics.Outcome]prometheus.Counter
+	tally    *tally // of the handler that answered last; nil before the first answer
 }
 
 // holdsBack reports that nothing new of it is to be handled: what was emitted

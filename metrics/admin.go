@@ -18,6 +18,9 @@ func NewAdmin(r prometheus.Registerer) *Admin {
 			Name: "kconsume_admin_denied_total", Help: "Requests to the admin API that were turned away.",
 		}, []string{"reason"}),
 	}
+	for _, reason := range []string{"unknown", "role", "host", "cross_origin"} {
+		a.Denied.WithLabelValues(reason) // at 0: the first is an increase
+	}
 	if r != nil {
 		r.MustRegister(a.Requests, a.Denied)
 	}

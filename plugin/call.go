@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	oteltrace "go.opentelemetry.io/otel/trace"
 )
 
 // call is one delivery under way. Its context is its handler's; in a batch the
@@ -31,11 +33,13 @@ type callContext struct {
 	// deadline is set before the handler is called; zero = none.
 	deadline time.Time
 	draining <-chan struct{} // see Draining
+	message  *Message        // whose trace it carries; nil: a batch's, which has many
 
 	mu       sync.Mutex // guards what follows
 	done     chan struct{}
 	err      error // nil = live
 	children []*child
+	values   context.Context // what Value knows besides; nil = nobody has asked
 }
 
 // child is something to run when the context ends.
@@ -44,12 +48,25 @@ type child struct{ run func() }
 // Deadline is when the delivery's time is over.
 func (c *callContext) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }
 
-// Value knows only what Draining asks for.
+// Value knows what Draining asks for, and the span to continue, as
+// OpenTelemetry looks for it: by a key that only its own package has.
 func (c *callContext) Value(key any) any {
-	if key == (drainingKey{}) {
+	switch {
+	case key == (drainingKey{}):
 		return c.draining
+	case c.message == nil:
+		return nil
 	}
-	return nil
+	c.mu.Lock()
+	if c.values == nil {
+		c.values = context.Background()
+		if sc := c.message.TraceContext().SpanContext(); sc.IsValid() {
+			c.values = oteltrace.ContextWithRemoteSpanContext(c.values, sc)
+		}
+	}
+	known := c.values
+	c.mu.Unlock()
+	return known.Value(key)
 }
 
 // Done is closed at the deadline, when the host cancels the delivery, or when

@@ -35,6 +35,8 @@ type Message struct {
 	Attempt, MaxAttempts int
 	// Stage is "main", or the retry tier it came from, such as "retry.5s".
 	Stage string
+	// Trace is the span of this delivery, where kconsume makes one; see TraceContext.
+	Trace Trace
 
 	emitted []Record
 }

@@ -138,7 +138,8 @@ func (p *Pool) Deliver(deliveries []Delivery) {
 	fillIDs(deliveries)
 	b := &arrival{calls: make([]call, len(deliveries))}
 	for i := range deliveries {
-		b.calls[i].delivery, b.calls[i].draining = &deliveries[i], p.drains
+		c := &b.calls[i]
+		c.delivery, c.draining, c.message = &deliveries[i], p.drains, &deliveries[i].Message
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -182,6 +182,7 @@ func (s *server) deliveries(f *wire.HostFrame) []Delivery {
 		m.Time = time.UnixMilli(r.TimeMS).UTC()
 		m.Attempt, m.MaxAttempts = int(r.Attempt), int(r.MaxAttempts)
 		m.Stage = r.Stage
+		m.Trace = Trace{r.Trace, r.TraceState}
 		if n := len(r.Headers); n > 0 {
 			from := len(headers)
 			for _, h := range r.Headers {

@@ -5,6 +5,10 @@
 // A run is timed from the first committed offset that is seen to the last, so
 // starting and joining the group do not count; both commit every 100 ms, which
 // is how exact it is.
+//
+// With -watched it measures what being watched costs instead: kconsume with
+// nothing, with metrics that are read every second, and besides those with
+// traces of one delivery of a hundred, and of all.
 package main
 
 import (
@@ -28,7 +32,7 @@ type settings struct {
 	records, partitions, size int
 	pairs                     int
 	extra                     string
-	verbose                   bool
+	verbose, watch            bool
 }
 
 // commitInterval is the same for both.
@@ -44,6 +48,7 @@ func main() {
 	flag.IntVar(&s.size, "size", 1024, "bytes of a value")
 	flag.IntVar(&s.pairs, "pairs", 3, "runs of each")
 	flag.StringVar(&s.extra, "args", "", "further arguments of kconsume run, space-separated")
+	flag.BoolVar(&s.watch, "watched", false, "measure kconsume without and with metrics and traces, and not the Reader")
 	flag.BoolVar(&s.verbose, "v", false, "show what the programs print")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -73,9 +78,18 @@ func (s settings) run(ctx context.Context) (err error) {
 	}
 	defer os.RemoveAll(dir)
 
+	collector, err := openSink()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, collector.close()) }()
 	var results []result
 	for pair := range s.pairs {
-		for _, p := range s.programs(c.Bootstrap(), topic, dir, pair) {
+		programs, err := s.programs(c.Bootstrap(), topic, dir, collector.address, pair)
+		if err != nil {
+			return err
+		}
+		for _, p := range programs {
 			r, err := p.measure(ctx, c.Bootstrap(), topic, s)
 			if err != nil {
 				return fmt.Errorf("measure %s: %w", p.name, err)
@@ -83,23 +97,33 @@ func (s settings) run(ctx context.Context) (err error) {
 			results = append(results, r)
 		}
 	}
-	return printTable(os.Stdout, results)
+	return printTable(os.Stdout, results, s.watch)
 }
 
 // programs are those of one pair, each with a group of its own.
-func (s settings) programs(brokers, topic, dir string, pair int) []program {
+func (s settings) programs(brokers, topic, dir, collector string, pair int) ([]program, error) {
+	if s.watch {
+		return s.watched(brokers, topic, dir, collector, pair)
+	}
 	reader := program{name: "reader", group: fmt.Sprintf("reader-%d", pair), path: s.reader}
 	reader.args = []string{"-brokers", brokers, "-group", reader.group, "-topic", topic, "-commit-interval", commitInterval}
 	if s.kconsume == "" {
-		return []program{reader}
+		return []program{reader}, nil
 	}
-	own := program{name: "kconsume", group: fmt.Sprintf("kconsume-%d", pair), path: s.kconsume}
+	own := s.kconsumeRun(brokers, topic, dir, fmt.Sprintf("kconsume-%d", pair))
+	own.args = append(own.args, "--metrics", "")
+	return []program{reader, own}, nil
+}
+
+// kconsumeRun is kconsume as a group, without a word about its metrics.
+func (s settings) kconsumeRun(brokers, topic, dir, group string) program {
+	own := program{name: "kconsume", group: group, path: s.kconsume}
 	own.args = append([]string{"run", "--brokers", brokers, "--group", own.group, "--topic", topic,
 		"--handler", absolute(s.handler), "--commit-interval", commitInterval, "--log-level", "warn",
-		"--metrics", "", "--admin", "unix:" + filepath.Join(dir, own.group+".sock"),
+		"--admin", "unix:" + filepath.Join(dir, own.group+".sock"),
 	}, strings.Fields(s.extra)...)
 	own.env = []string{"STATE_DIRECTORY=" + dir, "RUNTIME_DIRECTORY=" + dir}
-	return []program{reader, own}
+	return own
 }
 
 // absolute makes sure that a handler's file is not looked up as a name.

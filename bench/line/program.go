@@ -23,6 +23,7 @@ const (
 type program struct {
 	name, group, path string
 	args, env         []string
+	metrics           string // URL, "" = off
 }
 
 // sample is where a program stands at one moment.
@@ -40,6 +41,7 @@ type result struct {
 	peakRSS int64         // bytes, of the program without its children
 	first   time.Duration // from its start to the first commit
 	total   time.Duration // from its start to the last
+	spans   spans
 }
 
 // measure runs the program until its group has committed the whole topic.
@@ -63,10 +65,15 @@ func (p program) measure(ctx context.Context, brokers, topic string, s settings)
 	go func() { ended <- cmd.Wait() }()
 
 	watch := watcher{pid: cmd.Process.Pid, brokers: brokers, group: p.group, topic: topic, settings: s}
+	reading := scrape(ctx, p.metrics)
 	first, last, err := watch.line(ctx, ended)
 	var peak int64
 	if err == nil {
 		peak, err = peakRSS(cmd.Process.Pid)
+	}
+	told, metricsErr := reading.end(ctx)
+	if err == nil {
+		err = metricsErr
 	}
 	cancel()
 	if errors.Is(err, errEnded) {
@@ -87,6 +94,7 @@ func (p program) measure(ctx context.Context, brokers, topic string, s settings)
 		peakRSS: peak,
 		first:   first.at.Sub(began),
 		total:   last.at.Sub(began),
+		spans:   told,
 	}, nil
 }
 

@@ -30,6 +30,7 @@ const (
 	HeaderRecordID      = "X-Record-Id"
 	HeaderReplayID      = "X-Replay-Id"
 	HeaderReplayCount   = "X-Replay-Count"
+	HeaderTraceparent   = "X-Retry-Traceparent" // W3C traceparent of the last delivery's span
 )
 
 // Bounds of what our headers may hold, in bytes, and of numbers we believe.
@@ -38,6 +39,7 @@ const (
 	maxHeaderWord       = 128  // X-Error-Class, X-Error-Code, X-Handler
 	maxHeaderIdentifier = 512  // X-Record-Id, X-Replay-Id
 	maxHeaderAttempts   = 1 << 20
+	sizeTraceparent     = 55 // of the version that we write
 )
 
 // Origin is where a record first was.
@@ -64,6 +66,7 @@ type Meta struct {
 	RecordID     string
 	ReplayID     string
 	ReplayCount  int
+	Trace        string // traceparent of the span of the last delivery, "" = it had none
 }
 
 // Ours reports whether a header name is one of those above.
@@ -74,7 +77,7 @@ func Ours(name string) bool {
 	switch name {
 	case HeaderAttempts, HeaderDue, HeaderGroup, HeaderOrigTopic, HeaderOrigPartition, HeaderOrigOffset,
 		HeaderOrigTimestamp, HeaderFirstFailure, HeaderErrorClass, HeaderErrorCode, HeaderErrorMessage,
-		HeaderErrorTime, HeaderHandler, HeaderRecordID, HeaderReplayID, HeaderReplayCount:
+		HeaderErrorTime, HeaderHandler, HeaderRecordID, HeaderReplayID, HeaderReplayCount, HeaderTraceparent:
 		return true
 	}
 	return false
@@ -156,6 +159,10 @@ func (m *Meta) read(name, value string) {
 		m.ErrorTime = number(value, 0, 1<<62)
 	case HeaderHandler:
 		m.Handler = cut(value, maxHeaderWord)
+	case HeaderTraceparent:
+		if len(value) == sizeTraceparent && (plugin.Trace{Parent: value}).SpanContext().IsValid() {
+			m.Trace = value
+		}
 	}
 }
 
@@ -193,7 +200,7 @@ func (o *Origin) ID() string {
 // once. Ours have a bounded size whatever a handler said. bare leaves the
 // diagnostics out: for a record that is too large with them.
 func (m *Meta) Headers(own []plugin.Header, bare bool) []kafka.Header {
-	out := make([]kafka.Header, 0, len(own)+16)
+	out := make([]kafka.Header, 0, len(own)+17)
 	for _, h := range own {
 		out = append(out, kafka.Header{Key: h.Key, Value: h.Value})
 	}
@@ -219,6 +226,7 @@ func (m *Meta) Headers(own []plugin.Header, bare bool) []kafka.Header {
 	if !bare {
 		text(HeaderErrorCode, cut(m.Code, maxHeaderWord))
 		text(HeaderErrorMessage, cut(m.Message, maxHeaderMessage))
+		text(HeaderTraceparent, m.Trace)
 	}
 	if m.ErrorTime > 0 {
 		num(HeaderErrorTime, m.ErrorTime)

@@ -10,6 +10,8 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
+const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
 func asPlugin(hs []kafka.Header) []plugin.Header {
 	var out []plugin.Header
 	for _, h := range hs {
@@ -23,7 +25,7 @@ func TestForwardHeadersReadBack(t *testing.T) {
 	m := Meta{
 		Group: "g", Failed: 2, Due: 1700000005000, Origin: Origin{"t", 3, 42, 1699999999999},
 		FirstFailure: 1700000000000, Class: "transient", Code: "503", Message: "gateway down",
-		ErrorTime: 1700000000001, Handler: "orders@1", ReplayID: "r1", ReplayCount: 1,
+		ErrorTime: 1700000000001, Handler: "orders@1", ReplayID: "r1", ReplayCount: 1, Trace: traceparent,
 	}
 	sent := asPlugin(m.Headers(own, false))
 	for i, h := range own {
@@ -39,6 +41,17 @@ func TestForwardHeadersReadBack(t *testing.T) {
 	again := asPlugin(got.Headers(Own(sent), false))
 	if len(again) != len(sent) {
 		t.Errorf("a second forward has %d headers, the first %d: ours must be replaced, not added", len(again), len(sent))
+	}
+}
+
+// A record that is too large with them goes without diagnostics.
+func TestBareHeaders(t *testing.T) {
+	m := Meta{Code: "c", Message: "m", Trace: traceparent, Class: "transient"}
+	for _, h := range m.Headers(nil, true) {
+		switch h.Key {
+		case HeaderErrorCode, HeaderErrorMessage, HeaderTraceparent:
+			t.Errorf("it has %s", h.Key)
+		}
 	}
 }
 
@@ -73,6 +86,10 @@ func TestReadMetaForged(t *testing.T) {
 		{"partition beyond int32", HeaderOrigPartition, "4294967296", func(m Meta) bool { return m.Origin.Partition == 1 }},
 		{"origin topic of 300 characters", HeaderOrigTopic, strings.Repeat("a", 300), func(m Meta) bool { return m.Origin.Topic == "t.retry.5s" }},
 		{"record id of 1 MiB", HeaderRecordID, strings.Repeat("a", 1<<20), func(m Meta) bool { return m.RecordID == "" }},
+		{"trace", HeaderTraceparent, traceparent, func(m Meta) bool { return m.Trace == traceparent }},
+		{"trace of 100 KB", HeaderTraceparent, strings.Repeat("0", 100_000), func(m Meta) bool { return m.Trace == "" }},
+		{"trace that is none", HeaderTraceparent, strings.Repeat("0", 55), func(m Meta) bool { return m.Trace == "" }},
+		{"trace of a later version", HeaderTraceparent, "cc" + traceparent[2:] + "-x", func(m Meta) bool { return m.Trace == "" }},
 		{"negative timestamp is ordinary", HeaderOrigTimestamp, "-1", func(m Meta) bool { return m.Origin.Timestamp == -1 }},
 	} {
 		m := Read([]plugin.Header{{Key: c.header, Value: []byte(c.value)}}, at, 3)
@@ -122,7 +139,7 @@ func TestCut(t *testing.T) {
 
 func BenchmarkForwardHeaders(b *testing.B) {
 	m := Meta{Group: "g", Failed: 2, Due: 1700000005000, Origin: Origin{"orders", 3, 42, 1699999999999}, Class: "transient", Message: "gateway down", Handler: "orders@1"}
-	own := []plugin.Header{{Key: "traceparent", Value: []byte("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")}}
+	own := []plugin.Header{{Key: "traceparent", Value: []byte(traceparent)}}
 	b.ReportAllocs()
 	for b.Loop() {
 		m.Headers(own, false)

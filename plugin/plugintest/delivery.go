@@ -158,6 +158,7 @@ func fill(r *wire.Record, m *plugin.Message, handle uint64, timeout time.Duratio
 		r.Headers[i] = wire.Header(m.Headers[i])
 	}
 	r.Attempt, r.MaxAttempts, r.Stage = uint32(max(m.Attempt, 1)), uint32(max(m.MaxAttempts, m.Attempt, 1)), cmp.Or(m.Stage, "main")
+	r.Trace, r.TraceState = m.Trace.Parent, m.Trace.State
 	if timeout > 0 {
 		r.TimeoutMS = uint32(min((timeout-1)/time.Millisecond+1, wire.MaxTimeoutMS))
 	}

@@ -34,7 +34,7 @@ type Record struct {
 	Attempt, MaxAttempts uint32
 	Stage                string
 	TimeoutMS            uint32 // from the start of the handler's call; 0 = none
-	Trace                string // W3C traceparent; empty = none
+	Trace, TraceState    string // W3C traceparent and tracestate; empty = none
 }
 
 // Header is one header of a record, its name any bytes.

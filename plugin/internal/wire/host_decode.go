@@ -68,6 +68,8 @@ func (f *HostFrame) decodeRecord(r *Record, b []byte) error {
 			r.TimeoutMS = uint32(s.number)
 		case s.blob(14):
 			r.Trace = string(s.bytes)
+		case s.blob(15):
+			r.TraceState = string(s.bytes)
 		}
 	}
 	if n := len(f.headers); n > headers {

@@ -30,7 +30,8 @@ func (r *Record) size() int {
 		sizeVarint(uint64(r.MaxAttempts)) +
 		sizeText(r.Stage) +
 		sizeVarint(uint64(r.TimeoutMS)) +
-		sizeText(r.Trace)
+		sizeText(r.Trace) +
+		sizeText(r.TraceState)
 }
 
 func (r *Record) appendID(b []byte) []byte {
@@ -60,7 +61,8 @@ func (r *Record) appendTail(b []byte) []byte {
 	b = appendVarint(b, 11, uint64(r.MaxAttempts))
 	b = appendText(b, 12, r.Stage)
 	b = appendVarint(b, 13, uint64(r.TimeoutMS))
-	return appendText(b, 14, r.Trace)
+	b = appendText(b, 14, r.Trace)
+	return appendText(b, 15, r.TraceState)
 }
 
 // Encode writes f. Values of aliasFrom bytes or more are not copied but become

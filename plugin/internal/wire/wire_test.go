@@ -26,7 +26,7 @@ func toPB(f *HostFrame) *pb.HostFrame {
 		p.Records = append(p.Records, &pb.Record{
 			Handle: r.Handle, Id: id, Topic: []byte(r.Topic), Partition: r.Partition, Offset: r.Offset, TimeMs: r.TimeMS,
 			Key: r.Key, Value: r.Value, Headers: headersPB(r.Headers), Attempt: r.Attempt, MaxAttempts: r.MaxAttempts,
-			Stage: []byte(r.Stage), DeadlineMs: r.TimeoutMS, Trace: []byte(r.Trace),
+			Stage: []byte(r.Stage), DeadlineMs: r.TimeoutMS, Trace: []byte(r.Trace), TraceState: []byte(r.TraceState),
 		})
 	}
 	return p
@@ -83,7 +83,7 @@ func hostFrames() map[string]*HostFrame {
 				{
 					Handle: MaxHandle, ID: "an id", Topic: "orders", Partition: 3, Offset: 1 << 40, TimeMS: 1700000000000,
 					Key: []byte("k"), Value: big, Headers: []Header{{"a", []byte("1")}, {"a", []byte("2")}, {"b", big}},
-					Attempt: 2, MaxAttempts: 3, Stage: "retry.5s", TimeoutMS: 30000, Trace: "00-ab-cd-01",
+					Attempt: 2, MaxAttempts: 3, Stage: "retry.5s", TimeoutMS: 30000, Trace: "00-ab-cd-01", TraceState: "v=1",
 				},
 				{Handle: 1, Topic: "orders", Value: []byte("small")},
 				{Handle: 2, Topic: "other", Value: big},

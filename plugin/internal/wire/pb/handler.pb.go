@@ -207,7 +207,8 @@ type Record struct {
 	MaxAttempts   uint32                 `protobuf:"varint,11,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
 	Stage         []byte                 `protobuf:"bytes,12,opt,name=stage,proto3" json:"stage,omitempty"`                              // "main", "retry.5s"
 	DeadlineMs    uint32                 `protobuf:"varint,13,opt,name=deadline_ms,json=deadlineMs,proto3" json:"deadline_ms,omitempty"` // from the start of the handler's call; 0 = none
-	Trace         []byte                 `protobuf:"bytes,14,opt,name=trace,proto3" json:"trace,omitempty"`                              // W3C traceparent, empty = none
+	Trace         []byte                 `protobuf:"bytes,14,opt,name=trace,proto3" json:"trace,omitempty"`                              // W3C traceparent of this delivery's span; empty: the record's header counts
+	TraceState    []byte                 `protobuf:"bytes,15,opt,name=trace_state,json=traceState,proto3" json:"trace_state,omitempty"`  // W3C tracestate that goes with trace
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -336,6 +337,13 @@ func (x *Record) GetDeadlineMs() uint32 {
 func (x *Record) GetTrace() []byte {
 	if x != nil {
 		return x.Trace
+	}
+	return nil
+}
+
+func (x *Record) GetTraceState() []byte {
+	if x != nil {
+		return x.TraceState
 	}
 	return nil
 }
@@ -815,7 +823,7 @@ const file_handler_proto_rawDesc = "" +
 	"\x05start\x18\x03 \x01(\v2\x1a.kconsume.handler.v1.StartR\x05start\x12\x16\n" +
 	"\x06cancel\x18\x04 \x03(\x04R\x06cancel\")\n" +
 	"\x05Start\x12 \n" +
-	"\vconcurrency\x18\x01 \x01(\rR\vconcurrency\"\x9a\x03\n" +
+	"\vconcurrency\x18\x01 \x01(\rR\vconcurrency\"\xbb\x03\n" +
 	"\x06Record\x12\x16\n" +
 	"\x06handle\x18\x01 \x01(\x04R\x06handle\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\fR\x02id\x12\x14\n" +
@@ -832,7 +840,9 @@ const file_handler_proto_rawDesc = "" +
 	"\x05stage\x18\f \x01(\fR\x05stage\x12\x1f\n" +
 	"\vdeadline_ms\x18\r \x01(\rR\n" +
 	"deadlineMs\x12\x14\n" +
-	"\x05trace\x18\x0e \x01(\fR\x05traceB\x06\n" +
+	"\x05trace\x18\x0e \x01(\fR\x05trace\x12\x1f\n" +
+	"\vtrace_state\x18\x0f \x01(\fR\n" +
+	"traceStateB\x06\n" +
 	"\x04_keyB\b\n" +
 	"\x06_value\"?\n" +
 	"\x06Header\x12\x10\n" +

@@ -52,6 +52,13 @@ export interface Message extends Call {
   readonly maxAttempts: number;
   /** "main", or the retry tier it came from, such as "retry.5s". */
   readonly stage: string;
+  /**
+   * The W3C traceparent that spans of the handler's own continue: that of this delivery's span where kconsume
+   * traces, else what the record's header says, unchecked. Empty where there is none.
+   */
+  readonly trace: string;
+  /** The W3C tracestate that goes with trace, mostly empty. */
+  readonly traceState: string;
   /** The value of the last header of this name; undefined = there is none. */
   header(name: string): Buffer | null | undefined;
   /** The value decoded from JSON. One that cannot be decoded, null included, is a poison pill: it goes to the dead letters. */

@@ -20,6 +20,7 @@ let emittedOf;
 class Message {
   #call;
   #emitted = [];
+  #trace;
 
   static {
     emittedOf = m => m.#emitted;
@@ -38,6 +39,15 @@ class Message {
     this.attempt = record.attempt;
     this.maxAttempts = record.maxAttempts;
     this.stage = stageText(record.stage);
+    this.#trace = record.trace?.length ? [record.trace, record.traceState] : null;
+  }
+
+  get trace() {
+    return String(this.#trace?.[0] ?? this.header('traceparent') ?? '');
+  }
+
+  get traceState() {
+    return String(this.#trace ? this.#trace[1] : this.header('tracestate') ?? '');
   }
 
   get signal() {

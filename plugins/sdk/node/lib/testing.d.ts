@@ -13,6 +13,9 @@ export interface TestRecord {
   attempt?: number;
   maxAttempts?: number;
   stage?: string;
+  /** What kconsume gives where it traces: see Message. */
+  trace?: string;
+  traceState?: string;
 }
 
 /** What a handler answered. For a plain acknowledgement there are only class and emitted. */

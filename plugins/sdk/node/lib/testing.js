@@ -63,6 +63,8 @@ function wireRecord(r, i, timeout) {
     attempt,
     maxAttempts,
     stage: bytes(stage),
+    trace: bytes(r.trace),
+    traceState: bytes(r.traceState),
     deadlineMs: timeout === undefined ? 0 : Math.ceil(timeout * 1000),
   };
 }

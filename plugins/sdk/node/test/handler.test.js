@@ -33,6 +33,16 @@ test('a message has all that the record has', async () => {
   assert.deepEqual([seen.time, seen.timeLeft], [null, Infinity]);
 });
 
+test('the trace is the delivery\'s, else the record\'s own', async () => {
+  const seen = [];
+  const own = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
+  const headers = [{ key: 'traceparent', value: 'x' }, { key: 'traceparent', value: own }, { key: 'tracestate', value: 'a=1' }];
+  await run(m => { seen.push([m.trace, m.traceState]); }, [
+    { headers }, { headers, trace: '00-delivery' }, { headers, trace: '00-delivery', traceState: 'b=2' }, { headers: [{ key: 'traceparent', value: null }] },
+  ], { concurrency: 1 });
+  assert.deepEqual(seen, [[own, 'a=1'], ['00-delivery', ''], ['00-delivery', 'b=2'], ['', '']]);
+});
+
 test('functions of every kind', async () => {
   const answers = await Promise.all([
     run(() => {}, [{}]),

@@ -156,8 +156,16 @@ class Message:
 
     @property
     def trace(self) -> str:
-        """The W3C traceparent, empty where there is none."""
-        return wire.text(self._record.trace)
+        """The W3C traceparent that spans of the handler's own continue: that of this
+        delivery's span where kconsume traces, else what the record's header says,
+        unchecked. Empty where there is none."""
+        return wire.text(self._record.trace or self.header("traceparent") or b"")
+
+    @property
+    def trace_state(self) -> str:
+        """The W3C tracestate that goes with trace, mostly empty."""
+        r = self._record
+        return wire.text(r.trace_state if r.trace else self.header("tracestate") or b"")
 
     def json(self, **options: Any) -> Any:
         """The value decoded from JSON; options are those of json.loads. What cannot be

@@ -43,6 +43,7 @@ TABLE: Dict[str, List[Tuple[str, int, str]]] = {
         ("offset", 5, "int64"), ("time_ms", 6, "int64"), ("key", 7, "?bytes"), ("value", 8, "?bytes"),
         ("headers", 9, "*Header"), ("attempt", 10, "uint32"), ("max_attempts", 11, "uint32"),
         ("stage", 12, "bytes"), ("deadline_ms", 13, "uint32"), ("trace", 14, "bytes"),
+        ("trace_state", 15, "bytes"),
     ],
     "Header": [("key", 1, "bytes"), ("value", 2, "?bytes")],
     "PluginFrame": [("hello", 1, "Hello"), ("acked", 2, "*uint64"), ("verdicts", 3, "*Verdict"), ("ended", 4, "*uint64")],

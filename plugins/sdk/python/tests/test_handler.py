@@ -35,6 +35,19 @@ class MessageTest(unittest.TestCase):
         self.assertEqual((m.key, m.value, m.headers), (b"", None, [("a", None), ("a", b""), ("b", b"x")]))
         self.assertEqual((m.header("a"), m.header("b"), m.header("c")), (b"", b"x", None))
 
+    def test_trace(self):
+        own = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+        r = record(headers=[("traceparent", "x"), ("traceparent", own), ("tracestate", "a=1")])
+        m = self.seen(r)
+        self.assertEqual((m.trace, m.trace_state), (own, "a=1"))
+        r.trace = b"00-of-the-delivery"
+        m = self.seen(r)
+        self.assertEqual((m.trace, m.trace_state), ("00-of-the-delivery", ""))
+        r.trace_state = b"b=2"
+        self.assertEqual(self.seen(r).trace_state, "b=2")
+        m = self.seen(record(headers=[("traceparent", None)]))
+        self.assertEqual((m.trace, m.trace_state), ("", ""))
+
     def test_json(self):
         def handle(m):
             m.json(parse_float=Decimal)

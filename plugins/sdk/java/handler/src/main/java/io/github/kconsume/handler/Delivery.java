@@ -17,6 +17,8 @@ final class Delivery {
   int attempt;
   int maxAttempts;
   String stage = "";
+  String trace = ""; // of this delivery's span; empty = none
+  String traceState = "";
   long deadlineMs; // from the start of its first call; 0 = none
 
   /** Of that deadline, on the clock of System.nanoTime; 0 = none, or not started. Owned by the pool. */

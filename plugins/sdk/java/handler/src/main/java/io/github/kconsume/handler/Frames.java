@@ -62,6 +62,8 @@ final class Frames {
         case 11 -> d.maxAttempts = (int) Math.min(r.number(), Integer.MAX_VALUE);
         case 12 -> d.stage = r.text(last.stage);
         case 13 -> d.deadlineMs = r.number() & 0xffffffffL;
+        case 14 -> d.trace = r.text();
+        case 15 -> d.traceState = r.text();
         default -> { }
       }
     }

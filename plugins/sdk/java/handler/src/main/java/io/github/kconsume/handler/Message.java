@@ -1,5 +1,6 @@
 package io.github.kconsume.handler;
 
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -72,6 +73,23 @@ public final class Message {
   /** "main", or the retry tier it came from, such as "retry.5s". */
   public String stage() {
     return record.stage;
+  }
+
+  /**
+   * The W3C traceparent that spans of the handler's own continue: that of this delivery's span where
+   * kconsume traces, else what the record's header says, unchecked. Empty where there is none.
+   */
+  public String trace() {
+    return record.trace.isEmpty() ? headerText("traceparent") : record.trace;
+  }
+
+  /** The W3C tracestate that goes with {@link #trace}, mostly empty. */
+  public String traceState() {
+    return record.trace.isEmpty() ? headerText("tracestate") : record.traceState;
+  }
+
+  private String headerText(String name) {
+    return header(name).map(Header::value).map(v -> new String(v, StandardCharsets.UTF_8)).orElse("");
   }
 
   /**

@@ -17,6 +17,8 @@ public final class TestRecord {
   int attempt = 1;
   int maxAttempts = 3;
   String stage = "main";
+  String trace = "";
+  String traceState = "";
   Duration timeout = Duration.ZERO;
 
   private TestRecord() {}
@@ -87,6 +89,13 @@ public final class TestRecord {
     return this;
   }
 
+  /** What kconsume gives where it traces; see {@link Message#trace}. */
+  public TestRecord trace(String traceparent, String tracestate) {
+    trace = traceparent;
+    traceState = tracestate;
+    return this;
+  }
+
   /** The deadline of its call. */
   public TestRecord timeout(Duration timeout) {
     this.timeout = timeout;
@@ -99,6 +108,7 @@ public final class TestRecord {
     ProtoWriter w = new ProtoWriter()
         .number(1, handle).text(2, id == null ? topic + "/" + partition + "/" + at + "@" + ms : id).text(3, topic)
         .number(4, partition).number(5, at).number(6, ms).bytes(7, key).bytes(8, value);
-    return w.append(headers).number(10, attempt).number(11, maxAttempts).text(12, stage).number(13, timeout.toMillis());
+    return w.append(headers).number(10, attempt).number(11, maxAttempts).text(12, stage).number(13, timeout.toMillis())
+        .text(14, trace).text(15, traceState);
   }
 }

@@ -66,6 +66,21 @@ class HandlerTest {
   }
 
   @Test
+  void theTraceIsTheDeliverysElseTheRecordsOwn() {
+    List<List<String>> seen = new ArrayList<>();
+    Handler h = m -> seen.add(List.of(m.trace(), m.traceState()));
+    String own = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    Header first = new Header("traceparent", new byte[] {'x'});
+    Header last = new Header("traceparent", own.getBytes(java.nio.charset.StandardCharsets.US_ASCII));
+    Header state = new Header("tracestate", new byte[] {'a', '=', '1'});
+    run(h, TestRecord.empty().header(first).header(last).header(state));
+    run(h, TestRecord.empty().header(last).header(state).trace("00-delivery", ""));
+    run(h, TestRecord.empty().header(last).header(state).trace("00-delivery", "b=2"));
+    run(h, TestRecord.empty().header(new Header("traceparent", null)));
+    assertEquals(List.of(List.of(own, "a=1"), List.of("00-delivery", ""), List.of("00-delivery", "b=2"), List.of("", "")), seen);
+  }
+
+  @Test
   void emittedRecordsKeepNullAndEmptyApart() {
     Verdict v = run(m -> {
       m.emit(new OutputRecord("out", null, new byte[0]));
