@@ -9,6 +9,7 @@ go -C tools build -o ../build/testsum ./testsum
 suites() {
   local failed=0
   go -C tools test -json ./... || failed=1
+  go -C test/kubernetes test -json ./... || failed=1
   go test -json -race -timeout 20m "$@" || failed=1
   # One package at a time: each has a Kafka of its own.
   go test -json -count=1 -p 1 -timeout 20m ./test/... || failed=1
