@@ -54,9 +54,9 @@ sim: ## play SEEDS simulated histories from FIRST_SEED on; ARGS=-planted: see th
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "run gofmt -w on: $$unformatted"; exit 1; }
-	go vet ./... && go -C tools vet ./...
+	go vet ./... && go -C tools vet ./... && go -C test/kubernetes vet ./...
 	go -C tools build -o ../build/staticcheck honnef.co/go/tools/cmd/staticcheck
-	build/staticcheck ./... && cd tools && ../build/staticcheck ./...
+	build/staticcheck ./... && (cd tools && ../build/staticcheck ./...) && cd test/kubernetes && ../../build/staticcheck ./...
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME
@@ -94,9 +94,43 @@ halved: need build ## forward a batch of 100 with the broker stopped halfway
 operate: need ## kill a daemon at every step of a replay on real Kafka, and race two operators; it takes half an hour
 	KCONSUME_OPERATE_FULL=1 go test -v -count=1 -timeout 60m -run 'Killed|TwoOperators' ./test/operate
 
+.PHONY: board
+board: need ## play a bad rollout on real Kafka for six minutes and draw the dashboard of it; ARGS=-again draws the last one anew
+	go run ./test/observe/board $(ARGS)
+	go run ./test/observe/board -again -at 225s -rows 21 -picture docs/img/dashboard-failing.png
+
 .PHONY: generate
-generate: ## generate the code of the handler protocol
+generate: ## generate the code of the handler protocol, and the alerts for Kubernetes
 	go -C tools run ./genproto ../plugin/proto .. github.com/kconsume/kconsume handler.proto
+	go -C tools run ./promrule < packaging/prometheus/kconsume.rules.yml > packaging/kubernetes/alerts/prometheusrule.yaml
+
+.PHONY: package
+package: ## write deb and rpm for amd64 and arm64 to dist/, and SHA256SUMS
+	tools/package.sh
+
+.PHONY: package-test
+package-test: need ## install, run, upgrade and purge the packages in a Debian root with a systemd of its own, and show it; as root
+	go test -count=1 -v -timeout 20m ./test/package
+
+.PHONY: image
+image: ## write the container image for amd64 and arm64 to dist/, without a container engine
+	tools/image.sh
+
+.PHONY: sbom
+sbom: ## write to dist/ what the binaries are made of
+	tools/sbom.sh
+
+.PHONY: dist
+dist: ## make everything that is shipped in dist/, with checksums
+	tools/dist.sh
+
+.PHONY: vuln
+vuln: ## look for known vulnerabilities in what is called
+	tools/vuln.sh ./...
+
+.PHONY: manifests
+manifests: ## check the manifests for Kubernetes against its types
+	go -C test/kubernetes test ./...
 
 .PHONY: need
 need: # what the tests need beside Go: a C compiler for the race detector, Java and Maven for Kafka, kcat, the languages of handlers, a database, a browser
@@ -105,4 +139,4 @@ need: # what the tests need beside Go: a C compiler for the race detector, Java 
 
 .PHONY: clean
 clean: ## delete what was built
-	rm -rf build
+	rm -rf build dist

@@ -63,6 +63,8 @@ func commands() []command {
 		consoleCommand(),
 		pluginCommand(),
 		statusCommand(),
+		completionCommand(),
+		manCommand(),
 		versionCommand(),
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/kconsume/kconsume/cmd/kconsume/internal/option"
 	"github.com/kconsume/kconsume/engine"
 	"github.com/kconsume/kconsume/engine/history"
+	"github.com/kconsume/kconsume/engine/secure"
+	outside "github.com/kconsume/kconsume/plugin/printable"
 	"github.com/kconsume/kconsume/plugin/host"
 )
 
@@ -51,7 +53,33 @@ func engineConfig(s *option.Set) engine.Config {
 		Oversize: engine.OversizePolicy(s.Text("oversize")), Emit: emitPolicies(s), Headers: dialects(s),
 
 		ExitIfUnreachable: s.Bool("exit-if-unreachable"),
+
+		Security: security(s),
 	}
+}
+
+// security is how brokers are connected to.
+func security(s *option.Set) secure.Settings {
+	return secure.Settings{
+		TLS: s.Bool("tls"), CAFile: s.Text("tls-ca"), CertFile: s.Text("tls-cert"), KeyFile: s.Text("tls-key"), ServerName: s.Text("tls-server-name"),
+		Mechanism: secure.Mechanism(s.Text("sasl-mechanism")), Username: s.Text("sasl-username"), PasswordFile: s.Text("sasl-password-file"),
+		TokenFile: s.Text("sasl-oauth-token-file"), TokenURL: s.Text("sasl-oauth-token-url"), ClientID: s.Text("sasl-oauth-client-id"),
+		ClientSecretFile: s.Text("sasl-oauth-client-secret-file"), Scope: s.Text("sasl-oauth-scope"),
+	}
+}
+
+// dialer connects to brokers as the settings say, which it checks first: files
+// are read once, and what should not be is told.
+func dialer(in *invocation) (*secure.Dialer, error) {
+	s := security(in.opts)
+	if err := s.Validate(); err != nil {
+		return nil, configLines(err)
+	}
+	d := secure.New(secure.Config{Settings: s, ClientID: in.opts.Text("client-id")})
+	for _, w := range s.Warnings() {
+		fmt.Fprintf(in.stderr, "kconsume: warning: %s\n", w)
+	}
+	return d, configLines(d.Check())
 }
 
 // emitPolicies are the topics that a handler may emit to. A topic given twice
@@ -127,15 +155,27 @@ func handlerEnv(in *invocation, logger *slog.Logger) []string {
 }
 
 func newLogger(s *option.Set, w io.Writer) *slog.Logger {
-	var level slog.Level
+	logger, _ := newLeveledLogger(s, w)
+	return logger
+}
+
+// newLeveledLogger is a logger whose level can be changed.
+func newLeveledLogger(s *option.Set, w io.Writer) (*slog.Logger, *slog.LevelVar) {
+	level := new(slog.LevelVar)
+	level.Set(logLevel(s))
+	o := &slog.HandlerOptions{Level: level}
+	w = outside.Log(w)
+	if s.Text("log-format") == "json" {
+		return slog.New(slog.NewJSONHandler(w, o)), level
+	}
+	return slog.New(slog.NewTextHandler(w, o)), level
+}
+
+func logLevel(s *option.Set) (level slog.Level) {
 	if err := level.UnmarshalText([]byte(s.Text("log-level"))); err != nil {
 		panic(fmt.Sprintf("a log level that the option table allows: %v", err))
 	}
-	o := &slog.HandlerOptions{Level: level}
-	if s.Text("log-format") == "json" {
-		return slog.New(slog.NewJSONHandler(w, o))
-	}
-	return slog.New(slog.NewTextHandler(w, o))
+	return level
 }
 
 // dialects are the headers beside our own.

@@ -13,12 +13,12 @@ import (
 func configShowCommand() command {
 	return command{name: "show", usage: "print the settings in effect",
 		description: "Prints every setting of run as it is in effect: flag, then environment, then file, then default.\n" +
-			"--origin tells where each comes from. Settings may hold secrets that you gave the handler.",
+			"--origin tells where each comes from. Values of --handler-env are left out: they may be secrets.",
 		use: option.Run | option.Print | option.Show, action: configShow}
 }
 
 func configShow(_ context.Context, in *invocation) error {
-	settings := in.opts.Settings()
+	settings := settingsOf(in.opts)
 	origin := in.opts.Bool("origin")
 	if in.opts.Text("output") == "json" {
 		return printJSON(in.stdout, settingsJSON(settings, origin))
@@ -101,19 +101,29 @@ func (o orderedObject) MarshalJSON() ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// settingsShown are the settings as the console shows them. None is a secret:
-// secrets are in files.
-func settingsShown(in *invocation) (out []console.Setting) {
-	for _, s := range in.opts.Settings() {
-		value := shown(s.Value)
-		if env, ok := s.Value.([]string); ok && s.Name == "handler-env" {
+// settingsOf are the settings as they may be shown. What the handler's variables
+// are set to may be a secret; all other secrets are in files.
+func settingsOf(s *option.Set) []option.Setting {
+	all := s.Settings()
+	for i := range all {
+		if env, ok := all[i].Value.([]string); ok && all[i].Name == "handler-env" {
 			names := make([]string, len(env))
-			for i := range env {
-				names[i], _, _ = strings.Cut(env[i], "=") // what it is set to may be a secret
+			for j := range env {
+				name, _, set := strings.Cut(env[j], "=")
+				if names[j] = name; set {
+					names[j] += "=***"
+				}
 			}
-			value = shown(names)
+			all[i].Value = names
 		}
-		out = append(out, console.Setting{Name: s.Name, Value: value, Origin: strings.TrimSpace(string(s.Origin.Source) + " " + s.Origin.At)})
+	}
+	return all
+}
+
+// settingsShown are the settings as the console shows them.
+func settingsShown(in *invocation) (out []console.Setting) {
+	for _, s := range settingsOf(in.opts) {
+		out = append(out, console.Setting{Name: s.Name, Value: shown(s.Value), Origin: strings.TrimSpace(string(s.Origin.Source) + " " + s.Origin.At)})
 	}
 	return out
 }

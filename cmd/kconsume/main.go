@@ -9,6 +9,9 @@ import (
 )
 
 func main() {
+	if isFirst() {
+		os.Exit(runFirst(os.Args, os.Stderr))
+	}
 	sys := &system{stdout: os.Stdout, stderr: os.Stderr, env: os.LookupEnv}
 	os.Exit(sys.run(context.Background(), os.Args))
 }

@@ -26,8 +26,11 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(roleEnv) == "handler" {
+	switch os.Getenv(roleEnv) {
+	case "handler":
 		serveHandler()
+	case "rogue":
+		serveRogue()
 	}
 	os.Exit(withBinary(m))
 }
@@ -87,7 +90,7 @@ func probe(t *testing.T) []string {
 }
 
 // shell is an environment to run the program in: nothing of ours but PATH, and
-// a runtime directory of its own.
+// directories of its own for what runs and for what stays.
 type shell struct {
 	env []string
 	dir string
@@ -105,7 +108,7 @@ func newShell(t *testing.T, env ...string) *shell {
 			t.Error(err)
 		}
 	})
-	base := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "XDG_RUNTIME_DIR=" + dir}
+	base := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "XDG_RUNTIME_DIR=" + dir, "STATE_DIRECTORY=" + filepath.Join(dir, "state")}
 	return &shell{append(base, env...), dir}
 }
 

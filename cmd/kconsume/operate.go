@@ -9,6 +9,7 @@ import (
 
 	"github.com/kconsume/kconsume/admin/dlq"
 	"github.com/kconsume/kconsume/engine"
+	"github.com/kconsume/kconsume/engine/secure"
 	"github.com/segmentio/kafka-go"
 )
 
@@ -16,7 +17,7 @@ import (
 // engine and with connections of its own.
 type operations struct {
 	service   *dlq.Service
-	transport *kafka.Transport
+	transport *secure.Transport
 	running   sync.WaitGroup
 	stop      context.CancelFunc
 }
@@ -27,7 +28,7 @@ func operate(c engine.Config, instance string, version func() string, logger *sl
 	if err != nil {
 		return nil, err
 	}
-	o := &operations{transport: &kafka.Transport{ClientID: c.ClientID, MetadataTopics: topo.Names(), Dial: c.Dial}}
+	o := &operations{transport: c.Dialer().Transport(topo.Names())}
 	o.service = dlq.New(dlq.Config{
 		Group: c.Group, Daemon: daemonName(instance), Client: &kafka.Client{Addr: kafka.TCP(c.Brokers...), Transport: o.transport},
 		Lines: topo.Lines, HandlerVersion: version, Logger: logger,

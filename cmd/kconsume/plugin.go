@@ -7,10 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
-	"unicode"
 
 	"github.com/kconsume/kconsume/admin"
+	outside "github.com/kconsume/kconsume/plugin/printable"
 	"github.com/kconsume/kconsume/plugin/host"
 )
 
@@ -33,7 +32,7 @@ func (in *invocation) handlerFile(name string, trust host.Trust) (host.Config, e
 
 // printJSONLines prints each value on a line of its own.
 func printJSONLines[T any](w io.Writer, values []T) error {
-	e := json.NewEncoder(w)
+	e := json.NewEncoder(outside.Log(w))
 	e.SetEscapeHTML(false)
 	for _, v := range values {
 		if err := e.Encode(v); err != nil {
@@ -43,19 +42,8 @@ func printJSONLines[T any](w io.Writer, values []T) error {
 	return nil
 }
 
-// printable is a text of a handler's as a terminal may be sent it: one line,
-// without what moves the cursor or colours the rest.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t' || r == '\r':
-			return ' '
-		case !unicode.IsPrint(r):
-			return unicode.ReplacementChar
-		}
-		return r
-	}, strings.ToValidUTF8(s, string(unicode.ReplacementChar)))
-}
+// printable is a text from outside as a terminal may be sent it, on one line.
+func printable(s string) string { return outside.Line(s) }
 
 // clip is a text of at most n characters.
 func clip(s string, n int) string {

@@ -308,7 +308,7 @@ func TestPluginTestPaused(t *testing.T) {
 
 // What a handler says cannot move the cursor of whoever reads it.
 func TestPrintable(t *testing.T) {
-	if got := printable("a\x1b[31m\n\xff é\u202e\tz"); got != "a\ufffd[31m \ufffd é\ufffd z" {
+	if got := printable("a\x1b[31m\n\xff é\u202e\tz"); got != `a\x1b[31m\n\xff é\u202e\tz` {
 		t.Errorf("%q", got)
 	}
 }

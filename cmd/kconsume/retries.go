@@ -39,7 +39,7 @@ type waitingJSON struct {
 }
 
 func retriesList(ctx context.Context, in *invocation) error {
-	return onRetries(ctx, in, func(c *kafka.Client, names []string) error {
+	return onRetries(ctx, in, []topics.Operation{topics.ReadFrom}, func(c *kafka.Client, names []string) error {
 		found, err := adopt.List(ctx, c, names)
 		if err != nil {
 			return err
@@ -83,7 +83,11 @@ type adoptedJSON struct {
 }
 
 func retriesAdopt(ctx context.Context, in *invocation) error {
-	return onRetries(ctx, in, func(c *kafka.Client, names []string) error {
+	does := []topics.Operation{topics.ReadFrom}
+	if in.opts.Bool("apply") {
+		does = append(does, topics.WriteTo)
+	}
+	return onRetries(ctx, in, does, func(c *kafka.Client, names []string) error {
 		p := adopt.Plan{From: in.opts.Text("from"), To: in.opts.Text("group"), Topics: names, Apply: in.opts.Bool("apply")}
 		told := newProgress(in.stderr)
 		p.Progress = told.show
@@ -133,13 +137,16 @@ func printAdopted(in *invocation, a adoptedJSON) error {
 // onRetries does something with the topics that records wait on, under the
 // present settings and earlier ones. It takes as long as it takes: an operator
 // waits, and an interrupt ends it.
-func onRetries(ctx context.Context, in *invocation, do func(*kafka.Client, []string) error) error {
+func onRetries(ctx context.Context, in *invocation, does []topics.Operation, do func(*kafka.Client, []string) error) error {
 	t, err := configuredTopology(in)
 	if err != nil {
 		return err
 	}
 	names := retryTopics(t)
 	err = withClient(in, names, func(c *kafka.Client) error {
+		if err := mayUse(ctx, c, names, does); err != nil {
+			return err
+		}
 		all, err := topics.Names(ctx, c)
 		if err != nil {
 			return err
@@ -155,6 +162,18 @@ func onRetries(ctx context.Context, in *invocation, do func(*kafka.Client, []str
 		return err
 	}
 	return withClient(in, names, func(c *kafka.Client) error { return do(c, names) })
+}
+
+// mayUse asks for the permissions first: a topic that may not be seen looks like
+// one in which nothing waits.
+func mayUse(ctx context.Context, c *kafka.Client, names []string, does []topics.Operation) error {
+	var needs []topics.Need
+	for _, name := range names {
+		for _, o := range does {
+			needs = append(needs, topics.Need{Resource: "topic", Name: name, Operation: o})
+		}
+	}
+	return topics.Allowed(ctx, c, needs)
 }
 
 // retryTopics are the topics on which records wait for their group.

@@ -57,7 +57,7 @@ func run(ctx context.Context, in *invocation) error {
 	if err := validSettings(in); err != nil {
 		return err
 	}
-	logger := newLogger(in.opts, in.stderr)
+	logger, level := newLeveledLogger(in.opts, in.stderr)
 	limitMemory(in)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
@@ -86,12 +86,17 @@ func run(ctx context.Context, in *invocation) error {
 	if h == nil {
 		return err
 	}
-	defer upgradeOn(hangups, h, in, logger)()
 	c := engineConfig(in.opts)
+	for _, w := range c.Security.Warnings() {
+		logger.Warn(w)
+	}
 	registry := newRegistry()
 	timed := collect.NewTimed(h, registry, c.Topics)
 	defer timed.Close()
 	c.Deliverer, c.Logger, c.Registerer = timed, logger, registry
+	traces := startTracing(ctx, in, registry, logger)
+	defer traces.Close()
+	c.TracerProvider = traces.Provider()
 	if c.StateFile, err = stateFile(in, c.Group, logger); err != nil {
 		return errors.Join(err, stopHandler(h))
 	}
@@ -115,6 +120,10 @@ func run(ctx context.Context, in *invocation) error {
 	}
 	logger.Info("started", "version", d.version, "group", c.Group, "topics", c.Topics, "handler", hc.Path,
 		"handler_version", h.Status().Version, "admin", "unix:"+ends.admin.Path(), "metrics", ends.metricsAddress())
+	manager := notify(d, in.getenv, logger)
+	defer manager.close()
+	r := &reloader{in: in, host: h, ends: ends, level: level, manager: manager, logger: logger}
+	defer r.on(hangups)()
 	err = supervise(ctx, e, signals, logger)
 	if errors.Is(err, errAbandoned) {
 		return err // the handler ends with us
@@ -314,7 +323,7 @@ func (e *endpoints) serve(d *daemon, o *operations, registry *prometheus.Registr
 		return nil
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry, MaxRequestsInFlight: 8}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry, MaxRequestsInFlight: 8, Timeout: aliveTimeout}))
 	mux.Handle("GET /livez", health(d.alive))
 	mux.Handle("GET /readyz", health(d.ready))
 	serve(e.metrics, mux)

@@ -177,7 +177,11 @@ func configuredTopology(in *invocation) (*topology.Topology, error) {
 func withClient(in *invocation, names []string, do func(*kafka.Client) error) error {
 	s := in.opts
 	newLogger(s, in.stderr).Debug("asking brokers", "brokers", s.List("brokers"), "client_id", s.Text("client-id"), "topics", names)
-	transport := &kafka.Transport{ClientID: s.Text("client-id"), MetadataTopics: names}
+	d, err := dialer(in)
+	if err != nil {
+		return err
+	}
+	transport := d.Transport(names)
 	defer transport.CloseIdleConnections()
 	return do(&kafka.Client{Addr: kafka.TCP(s.List("brokers")...), Transport: transport})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kconsume/kconsume/cmd/kconsume/internal/option"
 	"github.com/kconsume/kconsume/engine"
+	"github.com/kconsume/kconsume/engine/secure"
 	"github.com/kconsume/kconsume/engine/topics"
 	"github.com/kconsume/kconsume/engine/topology"
 	"github.com/kconsume/kconsume/plugin"
@@ -62,7 +63,17 @@ func once(errs []error) []error {
 
 // validSettings holds the settings against one another.
 func validSettings(in *invocation) error {
-	return errors.Join(validConfig(engineConfig(in.opts)), validCritical(in.opts))
+	c := engineConfig(in.opts)
+	return errors.Join(validConfig(c), validFiles(c.Security), validCritical(in.opts), validAdmin(in.opts))
+}
+
+// validFiles reads what brokers are connected with, where the settings themselves
+// are right.
+func validFiles(s secure.Settings) error {
+	if s.Validate() != nil {
+		return nil
+	}
+	return configLines(secure.New(secure.Config{Settings: s}).Check())
 }
 
 func validConfig(c engine.Config) error {
@@ -101,6 +112,6 @@ func validateTopics(ctx context.Context, in *invocation) error {
 		for _, ch := range plan.Changes {
 			fmt.Fprintf(in.stdout, "run will %s topic %s\n", ch.Action, ch.Topic)
 		}
-		return configLines(errors.Join(plan.Problems...))
+		return errors.Join(configLines(errors.Join(plan.Problems...)), topics.Allowed(ctx, c, engine.Needs(engineConfig(in.opts), t)))
 	})
 }

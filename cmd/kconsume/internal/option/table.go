@@ -12,6 +12,7 @@ import (
 
 	"github.com/kconsume/kconsume/admin"
 	"github.com/kconsume/kconsume/admin/dlq"
+	"github.com/kconsume/kconsume/engine/secure"
 	"github.com/kconsume/kconsume/engine/topology"
 )
 
@@ -137,7 +138,40 @@ func cluster() []Option {
 			Help: "deadline of sending one write"},
 		{Name: "read-timeout", Kind: Duration, Arg: "DURATION", Default: "10s", Use: Run,
 			Help: "deadline of its answer"},
+		{Name: "tls", Kind: Bool, Default: "false", Use: Run | Topics | Retries,
+			Help: "connect to brokers by TLS; its files are read again when they change"},
+		{Name: "tls-ca", Arg: "FILE", Use: Run | Topics | Retries,
+			Help: "authorities of the brokers' certificates, PEM (default: the system's)"},
+		{Name: "tls-cert", Arg: "FILE", Use: Run | Topics | Retries,
+			Help: "certificate of this client, PEM"},
+		{Name: "tls-key", Arg: "FILE", Use: Run | Topics | Retries,
+			Help: "its key, mode 0640 or stricter"},
+		{Name: "tls-server-name", Arg: "HOST", Use: Run | Topics | Retries,
+			Help: "what the brokers' certificates must be for (default: the host of the address)"},
+		{Name: "sasl-mechanism", Kind: Choice, Arg: "NAME", Choices: saslMechanisms(), Use: Run | Topics | Retries,
+			Help: "how this client proves to brokers who it is"},
+		{Name: "sasl-username", Arg: "NAME", Use: Run | Topics | Retries,
+			Help: "user of plain and scram"},
+		{Name: "sasl-password-file", Arg: "FILE", Use: Run | Topics | Retries,
+			Help: "its password, mode 0640 or stricter; read again when it changes"},
+		{Name: "sasl-oauth-token-url", Arg: "URL", Use: Run | Topics | Retries,
+			Help: "endpoint that gives oauthbearer its tokens, by the client credentials grant"},
+		{Name: "sasl-oauth-client-id", Arg: "ID", Use: Run | Topics | Retries,
+			Help: "client that it gives them to"},
+		{Name: "sasl-oauth-client-secret-file", Arg: "FILE", Use: Run | Topics | Retries,
+			Help: "the client's secret, mode 0640 or stricter; read again when it changes"},
+		{Name: "sasl-oauth-scope", Arg: "SCOPES", Use: Run | Topics | Retries,
+			Help: "scopes that are asked for, with spaces between them"},
+		{Name: "sasl-oauth-token-file", Arg: "FILE", Use: Run | Topics | Retries,
+			Help: "token of oauthbearer that somebody else renews, mode 0640 or stricter; read again when it changes"},
 	}
+}
+
+func saslMechanisms() (names []string) {
+	for _, m := range secure.Mechanisms() {
+		names = append(names, string(m))
+	}
+	return names
 }
 
 func service() []Option {
@@ -149,7 +183,15 @@ func service() []Option {
 		{Name: "state-dir", Arg: "DIR", Use: Run,
 			Help: "where it remembers what it had in hand when it died (default: $STATE_DIRECTORY, /var/lib/kconsume for root, else kconsume in $XDG_STATE_HOME or ~/.local/state)"},
 		{Name: "admin", Arg: "unix:PATH|tcp:HOST:PORT", Use: Run | Status, Computed: adminSocket, Check: checkAdmin,
-			Help: "address of the admin API and the console (default: a socket in the runtime directory, named after the group); a TCP address is served beside that socket"},
+			Help: "address of the admin API and the console (default: a socket in the runtime directory, named after the group); a TCP address is served beside that socket. Commands that ask a daemon elsewhere take https://HOST:PORT"},
+		{Name: "token-file", Arg: "FILE", Use: Status,
+			Help: "token for a daemon that is asked over https; nobody but its owner and group may read the file"},
+		{Name: "ca-file", Arg: "FILE", Use: Status,
+			Help: "authority of that daemon's certificate (default: the system's)"},
+		{Name: "client-cert", Arg: "FILE", Use: Status,
+			Help: "client certificate for it"},
+		{Name: "client-key", Arg: "FILE", Use: Status,
+			Help: "its key"},
 		{Name: "admin-tokens", Arg: "FILE", Use: Run,
 			Help: "tokens that are let in over TCP: a line ROLE NAME TOKEN for each; roles are viewer, reader, operator and admin"},
 		{Name: "admin-users", Arg: "FILE", Use: Run,
@@ -293,7 +335,10 @@ func checkAdmin(v string) string {
 	if address, ok := strings.CutPrefix(v, "tcp:"); ok && checkHostPort(address) == "" {
 		return ""
 	}
-	return "write unix:PATH or tcp:HOST:PORT"
+	if strings.HasPrefix(v, "http:") || strings.HasPrefix(v, "https:") {
+		return admin.CheckRemote(v)
+	}
+	return "write unix:PATH or tcp:HOST:PORT; https://HOST:PORT to ask a daemon elsewhere"
 }
 
 func checkSHA256(v string) string {
@@ -331,8 +376,11 @@ func checkEmits(vs []string) (wrong, todo string) {
 }
 
 func checkEnv(v string) string {
-	if name, _, _ := strings.Cut(v, "="); name == "" {
+	switch name, _, _ := strings.Cut(v, "="); name {
+	case "":
 		return "write NAME or NAME=VALUE"
+	case "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID":
+		return "remove it: it is between kconsume and its service manager, and a handler that speaks there speaks for kconsume"
 	}
 	return ""
 }
