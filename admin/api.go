@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/kconsume/kconsume/admin/dlq"
-	"github.com/kconsume/kconsume/plugin/printable"
 	"github.com/kconsume/kconsume/metrics"
+	"github.com/kconsume/kconsume/plugin/printable"
 )
 
 // Config is what the API answers from.

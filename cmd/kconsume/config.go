@@ -11,8 +11,8 @@ import (
 	"github.com/kconsume/kconsume/engine"
 	"github.com/kconsume/kconsume/engine/history"
 	"github.com/kconsume/kconsume/engine/secure"
-	outside "github.com/kconsume/kconsume/plugin/printable"
 	"github.com/kconsume/kconsume/plugin/host"
+	outside "github.com/kconsume/kconsume/plugin/printable"
 )
 
 // engineConfig is the engine's part of the settings. What the process brings,

@@ -9,8 +9,8 @@ import (
 	"strconv"
 
 	"github.com/kconsume/kconsume/admin"
-	outside "github.com/kconsume/kconsume/plugin/printable"
 	"github.com/kconsume/kconsume/plugin/host"
+	outside "github.com/kconsume/kconsume/plugin/printable"
 )
 
 func pluginCommand() command {

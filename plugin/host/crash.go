@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kconsume/kconsume/plugin/printable"
 	"github.com/kconsume/kconsume/plugin"
+	"github.com/kconsume/kconsume/plugin/printable"
 )
 
 // ruleHost marks the verdicts that are the host's own.

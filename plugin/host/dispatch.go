@@ -5,8 +5,8 @@ import (
 	"iter"
 	"time"
 
-	"github.com/kconsume/kconsume/plugin/printable"
 	"github.com/kconsume/kconsume/plugin/internal/wire"
+	"github.com/kconsume/kconsume/plugin/printable"
 )
 
 // processes yields those that have something in hand, or may be sent something.

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/kconsume/kconsume/plugin/printable"
 	"github.com/kconsume/kconsume/plugin/internal/wire"
+	"github.com/kconsume/kconsume/plugin/printable"
 )
 
 // explain says in one line why a start failed. The process is closed already.

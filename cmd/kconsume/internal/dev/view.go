@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/kconsume/kconsume/engine"
-	"github.com/kconsume/kconsume/plugin/printable"
 	"github.com/kconsume/kconsume/plugin"
+	"github.com/kconsume/kconsume/plugin/printable"
 )
 
 // tone is how a phrase is meant; on a terminal it is a colour.
