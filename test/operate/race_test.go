@@ -68,6 +68,10 @@ type racing struct {
 func (s *scene) race(a, b *lab.Daemon) (r racing) {
 	s.t.Helper()
 	olga, otto := a.As(lab.OperatorToken), b.As(lab.SecondToken)
+	for _, api := range []*lab.API{olga, otto} { // a daemon that has just begun has not read it yet
+		var page dlq.JobPage
+		lab.Until(s.t, "a daemon has read the state", func() bool { return ask(s.t, "/v1/jobs?topic="+s.dlq, &page, api) })
+	}
 	all := s.plan(olga, dlq.PlanRequest{Reason: "all of them"})
 	if all.Records != 50 {
 		s.t.Fatalf("the plan has %d records: %+v", all.Records, all)

@@ -132,8 +132,10 @@ func TestHandlerThatNeedsMore(t *testing.T) {
 	m.fails("systemctl start kconsume@jit")
 	log := m.journal("jit")
 	t.Logf("%s", log)
-	if !strings.Contains(log, "make executable memory: operation not permitted") {
-		t.Error("the log does not hold the handler's last words")
+	for _, want := range []string{"make executable memory: operation not permitted", "needs /usr/share/kconsume/systemd/jit.conf"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log does not hold %q", want)
+		}
 	}
 	m.sh("install -Dm644 /usr/share/kconsume/systemd/jit.conf /etc/systemd/system/kconsume@jit.service.d/jit.conf")
 	m.sh("systemctl daemon-reload && systemctl restart kconsume@jit && systemctl is-active kconsume@jit")
