@@ -133,9 +133,11 @@ manifests: ## check the manifests for Kubernetes against its types
 	go -C test/kubernetes test ./...
 
 .PHONY: need
-need: # what the tests need beside Go: a C compiler for the race detector, Java and Maven for Kafka, kcat, the languages of handlers, a database, a browser
+need: # what the tests need beside Go: a C compiler for the race detector, Java and Maven for Kafka, kcat, the languages of handlers, a database, a browser, Prometheus, the tools of packages, shells
 	@tools/need.sh gcc=build-essential javac=default-jdk-headless mvn=maven kcat=kcat python3=python3 node=nodejs npm=npm \
-	  pg_ctlcluster=postgresql chromium=chromium jq=jq curl=curl promtool=prometheus prometheus-alertmanager=prometheus-alertmanager
+	  pg_ctlcluster=postgresql chromium=chromium jq=jq curl=curl promtool=prometheus prometheus-alertmanager=prometheus-alertmanager \
+	  debootstrap=debootstrap systemd-nspawn=systemd-container systemd-analyze=systemd lintian=lintian rpm=rpm rpmlint=rpmlint \
+	  zsh=zsh fish=fish man=man-db
 
 .PHONY: clean
 clean: ## delete what was built

@@ -66,7 +66,16 @@ func openJournal(path string) (*journal, error) {
 			clear(j.crashes)
 		}
 	}
-	return j, j.rewrite()
+	err = j.rewrite()
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		// No reason to consume nothing. What the last process left stays, and
+		// whoever writes to it meets the same error.
+		j.file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+			return j, nil
+		}
+	}
+	return j, err
 }
 
 // own takes the journal for this process. The lock is a file beside it, as the
@@ -115,19 +124,23 @@ func (j *journal) read(lines *bufio.Scanner) (clean bool, inHand map[string]bool
 }
 
 // rewrite begins the file anew with the suspects, by a rename, so that a death
-// in the middle leaves the old one.
+// in the middle, or a full disk, leaves the old one.
 func (j *journal) rewrite() error {
 	fresh := j.path + ".new"
 	f, err := os.OpenFile(fresh, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("write journal: %w", err)
 	}
+	var suspects []byte
 	for id, n := range j.crashes {
-		fmt.Fprintf(f, "crashes %d %q\n", n, id)
+		suspects = fmt.Appendf(suspects, "crashes %d %q\n", n, id)
 	}
-	if err := os.Rename(fresh, j.path); err != nil {
-		f.Close()
-		return fmt.Errorf("write journal: %w", err)
+	_, err = f.Write(suspects)
+	if err == nil {
+		err = os.Rename(fresh, j.path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write journal: %w", err), f.Close(), os.Remove(fresh))
 	}
 	j.file = f
 	return nil

@@ -28,7 +28,8 @@ func confinement(status syscall.WaitStatus, words string, executable func() bool
 }
 
 // wantsToExecute is whether a process ended as those do that may make no memory
-// executable: V8 traps or aborts, a JVM exits with words.
+// executable: V8 traps or aborts, a JVM exits, its words on stdout, where these do
+// not look for them.
 func wantsToExecute(status syscall.WaitStatus, words string) bool {
 	if status.Signaled() {
 		switch status.Signal() {
@@ -38,7 +39,7 @@ func wantsToExecute(status syscall.WaitStatus, words string) bool {
 		return false
 	}
 	words = strings.ToLower(words)
-	return status.ExitStatus() != 0 && (strings.Contains(words, "executable") || strings.Contains(words, "not permitted"))
+	return status.ExitStatus() != 0 && (words == "" || strings.Contains(words, "executable") || strings.Contains(words, "not permitted"))
 }
 
 // canExecute is whether this process, and so its handlers, can have memory that
