@@ -26,13 +26,13 @@ type machine struct {
 }
 
 // boot starts a machine, which ends with the test, or with this process however
-// that ends.
-func boot(t *testing.T) *machine {
+// that ends. more are options of systemd-nspawn.
+func boot(t *testing.T, more ...string) *machine {
 	t.Helper()
 	m := &machine{t: t}
-	cmd := exec.Command("systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--boot", "--console=pipe",
+	cmd := exec.Command("systemd-nspawn", append([]string{"--quiet", "--register=no", "--keep-unit", "--boot", "--console=pipe",
 		"--volatile=overlay", "--directory="+made.root, "--machine=kconsume-test-"+strconv.Itoa(os.Getpid()),
-		"--hostname=test", "--link-journal=no", "--resolv-conf=off", "--timezone=off")
+		"--hostname=test", "--link-journal=no", "--resolv-conf=off", "--timezone=off"}, more...)...)
 	cmd.Stdout, cmd.Stderr = &m.output, &m.output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started, ended := make(chan error, 1), make(chan error, 1)

@@ -126,9 +126,9 @@ func inTree(cmd *exec.Cmd, tree string) error {
 	return nil
 }
 
-// debianRoot returns a minimal root of this host's release with systemd in it,
-// which it makes by debootstrap the first time. It appears by one rename, so it
-// is whole or absent.
+// debianRoot returns a small root of this host's release, with systemd and what
+// somebody needs who writes a handler there. It is made by debootstrap the first
+// time, and appears by one rename, so it is whole or absent.
 func debianRoot(ctx context.Context) (string, error) {
 	release, err := codename()
 	if err != nil {
@@ -138,7 +138,8 @@ func debianRoot(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find cache folder: %w; set XDG_CACHE_HOME or HOME", err)
 	}
-	dir := filepath.Join(cache, "kconsume", "root-"+release)
+	const programs = "systemd,systemd-sysv,sudo,make,ca-certificates"
+	dir := filepath.Join(cache, "kconsume", "root-"+release+"-"+strings.ReplaceAll(programs, ",", "-"))
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	} else if !errors.Is(err, fs.ErrNotExist) {
@@ -162,7 +163,7 @@ func debianRoot(ctx context.Context) (string, error) {
 	if err := os.RemoveAll(fresh); err != nil {
 		return "", fmt.Errorf("remove half a root: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, "debootstrap", "--variant=minbase", "--include=systemd,systemd-sysv", release, fresh)
+	cmd := exec.CommandContext(ctx, "debootstrap", "--variant=minbase", "--include="+programs, release, fresh)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s: %w; run make check, which installs it\n%s", cmd, err, out)
 	}

@@ -26,6 +26,9 @@ const (
 	followInflate = 64 << 20
 	retryMin      = 100 * time.Millisecond
 	retryMax      = 2 * time.Second
+	// missingPatience is how long after the start the topic may be missing
+	// without a word in the log.
+	missingPatience = 15 * time.Second
 	// lookEvery is how often the topic's identity is asked for, so that a topic
 	// that was made anew is noticed.
 	lookEvery = 5 * time.Second
@@ -65,6 +68,7 @@ func NewLog(c *kafka.Client, topic string, l *slog.Logger) *Log {
 // Run follows the log until ctx ends. What fails is tried again, and logged on
 // change.
 func (l *Log) Run(ctx context.Context) {
+	begun := time.Now()
 	pause, said := retryMin, ""
 	for ctx.Err() == nil {
 		err := l.follow(ctx)
@@ -72,7 +76,9 @@ func (l *Log) Run(ctx context.Context) {
 			return
 		}
 		l.set(func() { l.problem = err })
-		if text := err.Error(); text != said {
+		// At the start it is about to be made.
+		early := errors.Is(err, ErrMissing) && time.Since(begun) < missingPatience
+		if text := err.Error(); text != said && !early {
 			l.logger.Warn("the state of dead letters cannot be read: it is tried again", "topic", l.Topic, "error", err)
 			said = text
 		}
