@@ -126,7 +126,7 @@ dist: ## make everything that is shipped in dist/, with checksums
 
 .PHONY: vuln
 vuln: ## look for known vulnerabilities in what is called
-	tools/vuln.sh ./...
+	tools/vuln.sh ./cmd/... ./engine/... ./plugin/... ./plugins/...
 
 .PHONY: manifests
 manifests: ## check the manifests for Kubernetes against its types

@@ -3,6 +3,7 @@
 # the same bytes that package.sh packs
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source tools/toolchain.sh
 
 version=${VERSION:-$(tools/version.sh)}
 for arch in amd64 arm64; do

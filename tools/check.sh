@@ -11,8 +11,8 @@ suites() {
   go -C tools test -json ./... || failed=1
   go -C test/kubernetes test -json ./... || failed=1
   go test -json -race -timeout 20m "$@" || failed=1
-  # One package at a time: each has a Kafka of its own.
-  go test -json -count=1 -p 1 -timeout 20m ./test/... || failed=1
+  # Two packages at a time: each has a Kafka of its own, and mostly waits.
+  go test -json -count=1 -p 2 -timeout 30m ./test/... || failed=1
   return $failed
 }
 suites "$@" | build/testsum

@@ -4,6 +4,7 @@
 # they run. VERSION and SOURCE_DATE_EPOCH override what the commit says.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source tools/toolchain.sh
 
 dist=${1:-dist}
 arches=("${@:2}")

@@ -3,6 +3,7 @@
 # compares it with what the linker wrote into them
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source tools/toolchain.sh
 
 dist=${1:-dist}
 version=${VERSION:-$(tools/version.sh)}

@@ -3,6 +3,7 @@
 # the Go project's, as the newest version of its own module has it: no other host is asked.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source tools/toolchain.sh
 
 go -C tools build -o ../build/govulncheck golang.org/x/vuln/cmd/govulncheck
 # Not in this module: the database is no part of it.
