@@ -72,8 +72,8 @@ func bugs() []bug {
 		},
 		{
 			"take the answer to a cancelled call for an acknowledgement", "engine/dispatch.go",
-			"	if !p.gone && !cancelled {\n",
-			"	if cancelled {\n		l.settle(p, slot)\n	} else if !p.gone {\n",
+			"	if p.gone || cancelled {\n",
+			"	if cancelled {\n		l.settle(p, slot)\n	} else if p.gone {\n",
 		},
 		{
 			"free a key before its call has ended", "engine/dispatch.go",
