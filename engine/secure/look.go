@@ -21,15 +21,42 @@ const (
 	mostLooks   = 1000             // addresses that are remembered
 )
 
-// looks are the latest findings, by address.
+// looks are the latest findings, by address. The lock is never held over a
+// question: who comes while one is asked waits for that finding alone.
 type looks struct {
 	mu    sync.Mutex
-	found map[string]finding
+	found map[string]*finding
 }
 
 type finding struct {
-	at  time.Time
-	err *Error // nil = what the port speaks is what we speak
+	done chan struct{} // closed when what follows is set
+	at   time.Time
+	err  *Error // nil = what the port speaks is what we speak
+}
+
+// stale reports that a finding is no longer good. One that is yet to come is.
+func (f *finding) stale() bool {
+	select {
+	case <-f.done:
+		return time.Since(f.at) > lookAgain
+	default:
+		return false
+	}
+}
+
+// of is the finding about an address, and whether the caller is to make it.
+func (l *looks) of(address string) (f *finding, ours bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if f = l.found[address]; f != nil && !f.stale() {
+		return f, false
+	}
+	if l.found == nil || len(l.found) >= mostLooks {
+		l.found = map[string]*finding{}
+	}
+	f = &finding{done: make(chan struct{})}
+	l.found[address] = f
+	return f, true
 }
 
 // suspect explains the sudden end of a connection. An error that tells more than
@@ -38,15 +65,15 @@ func (d *Dialer) suspect(ctx context.Context, address string, err error) error {
 	if KindOf(err) != "" || !isGone(err) {
 		return err
 	}
-	d.looking.mu.Lock()
-	defer d.looking.mu.Unlock() // who comes meanwhile waits for the finding
-	f, ok := d.looking.found[address]
-	if !ok || time.Since(f.at) > lookAgain {
-		f = finding{err: d.settings.contradicts(address, d.look(ctx, address)), at: time.Now()}
-		if d.looking.found == nil || len(d.looking.found) >= mostLooks {
-			d.looking.found = map[string]finding{}
-		}
-		d.looking.found[address] = f
+	f, ours := d.looking.of(address)
+	if ours {
+		f.err, f.at = d.settings.contradicts(address, d.look(ctx, address)), time.Now()
+		close(f.done)
+	}
+	select {
+	case <-f.done:
+	case <-ctx.Done():
+		return err
 	}
 	if f.err != nil {
 		return f.err
