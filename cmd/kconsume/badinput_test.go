@@ -68,6 +68,7 @@ func TestBadInput(t *testing.T) {
 		{"a program that is no handler", replaced(run(), "--handler", "/bin/true"), nil, 1, []string{"/bin/true"}},
 		{"another handler than was pinned", replaced(run("--handler-sha256", strings.Repeat("0", 64)), "--handler", "/bin/true"), nil, 78, []string{"SHA-256"}},
 
+		{"a variable of a handler without a name", run("--handler-env", "=hunter2"), nil, 78, []string{`bad value "=***": --handler-env: write NAME or NAME=VALUE`}},
 		{"no broker", plan(), nil, 69, []string{"connection refused: check --brokers"}},
 		{"no daemon of a group", []string{"status", "--group", "nobody/../x"}, nil, 69, []string{`no daemon of group "nobody/../x"`}},
 		{"no socket", []string{"status", "--admin", "unix:/nope.sock"}, nil, 69, []string{"no socket: /nope.sock: "}},

@@ -101,20 +101,18 @@ func (o orderedObject) MarshalJSON() ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// settingsOf are the settings as they may be shown. What the handler's variables
-// are set to may be a secret; all other secrets are in files.
+// settingsOf are the settings as they may be shown.
 func settingsOf(s *option.Set) []option.Setting {
 	all := s.Settings()
+	table := option.Table()
 	for i := range all {
-		if env, ok := all[i].Value.([]string); ok && all[i].Name == "handler-env" {
-			names := make([]string, len(env))
-			for j := range env {
-				name, _, set := strings.Cut(env[j], "=")
-				if names[j] = name; set {
-					names[j] += "=***"
-				}
+		o := option.Find(table, all[i].Name)
+		if values, ok := all[i].Value.([]string); ok && o.Redact != nil {
+			shown := make([]string, len(values))
+			for j := range values {
+				shown[j] = o.Redacted(values[j])
 			}
-			all[i].Value = names
+			all[i].Value = shown
 		}
 	}
 	return all

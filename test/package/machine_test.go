@@ -31,7 +31,7 @@ func boot(t *testing.T, more ...string) *machine {
 	t.Helper()
 	m := &machine{t: t}
 	cmd := exec.Command("systemd-nspawn", append([]string{"--quiet", "--register=no", "--keep-unit", "--boot", "--console=pipe",
-		"--volatile=overlay", "--directory="+made.root, "--machine=kconsume-test-"+strconv.Itoa(os.Getpid()),
+		"--volatile=overlay", "--directory=" + made.root, "--machine=kconsume-test-" + strconv.Itoa(os.Getpid()),
 		"--hostname=test", "--link-journal=no", "--resolv-conf=off", "--timezone=off"}, more...)...)
 	cmd.Stdout, cmd.Stderr = &m.output, &m.output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}

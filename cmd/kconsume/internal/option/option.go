@@ -74,6 +74,8 @@ type Option struct {
 	// CheckAll says what is wrong with a list as a whole, and what to do about it.
 	CheckAll func([]string) (wrong, todo string)
 	Use      Use
+	// Redact is what may be shown of a value, where that may hold a secret. nil = all.
+	Redact func(string) string
 	// Global allows the flag before the command too.
 	Global bool
 	// NotInFile is for what the file cannot say.
@@ -83,6 +85,14 @@ type Option struct {
 // Env is the setting's name in the environment.
 func (o *Option) Env() string {
 	return "KCONSUME_" + strings.ToUpper(strings.ReplaceAll(o.Name, "-", "_"))
+}
+
+// Redacted is what may be shown of a value.
+func (o *Option) Redacted(value string) string {
+	if o.Redact == nil {
+		return value
+	}
+	return o.Redact(value)
 }
 
 // Find is the option of a name, nil if there is none.

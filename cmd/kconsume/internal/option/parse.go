@@ -72,7 +72,7 @@ func (o *Option) check(text string) *badValue {
 		return nil
 	}
 	if todo := o.Check(text); todo != "" {
-		return bad(todo, "bad value %q", text)
+		return bad(todo, "bad value %q", o.Redacted(text))
 	}
 	return nil
 }
