@@ -51,12 +51,27 @@ func goEnv(t *testing.T, name string) string {
 	return string(bytes.TrimSpace(out))
 }
 
+// fetchModules has this host's cache hold what a new handler needs.
+func fetchModules(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir() + "/orders"
+	for _, cmd := range []*exec.Cmd{
+		exec.Command("go", "run", "./cmd/kconsume", "plugin", "new", "orders", "--lang", "go", "--sdk", made.tree, "--dir", dir),
+		exec.Command("go", "-C", dir, "mod", "tidy"),
+	} {
+		if err := inTree(cmd, made.tree); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A stranger's first hour: every command of "install" and of "a handler in five
 // minutes", in order, on a fresh root that has Go. The SDK is taken from a
 // checkout, as no registry has it, and modules from this host's cache.
 func TestFirstHour(t *testing.T) {
 	const topic, group = "orders", "billing"
 	createTopic(t, topic)
+	fetchModules(t)
 	m := boot(t, "--bind-ro="+goEnv(t, "GOROOT")+":/usr/local/go", "--bind-ro="+goEnv(t, "GOMODCACHE")+":/modules", "--bind-ro="+made.tree+":/usr/src/kconsume")
 	m.write("/usr/local/bin/go", 0o755, []byte("#!/bin/sh\nexport GOPROXY=file:///modules/cache/download GOSUMDB=off GOFLAGS=-modcacherw GOTOOLCHAIN=local GOCACHE=/tmp/go\nexec /usr/local/go/bin/go \"$@\"\n"))
 	m.sh("echo 127.0.0.1 localhost $(hostname) >>/etc/hosts") // sudo looks for it
