@@ -167,6 +167,11 @@ func (s *Service) Apply(ctx context.Context, digest, idempotencyKey string, a Ac
 		return j, err
 	}
 	if err := s.stillTrue(ctx, q, &p, &e, a); err != nil {
+		// What is not true any more may be this very call's doing, which came
+		// by another daemon: its job stands in the log before its claims.
+		if j, _, ok, again := q.job(ctx, id); again == nil && ok && idempotencyKey != "" {
+			return j, nil
+		}
 		return Job{}, err
 	}
 	return s.begin(ctx, q, &p, id, idempotencyKey != "", a)

@@ -159,6 +159,36 @@ func TestFourClicks(t *testing.T) {
 	})
 }
 
+// A call that comes again with its key is the same job, at whichever daemon and
+// however far the first one is by then.
+func TestClicksWithAKey(t *testing.T) {
+	inWorld(t, 2, func(w *world) {
+		a, b := w.daemon("a"), w.daemon("b")
+		defer a.end()
+		defer b.end()
+		for round := range 20 {
+			w.bury(5, nil)
+			p := a.plan(PlanRequest{Action: ActionReplay}, ada)
+			key := fmt.Sprint("click-", round)
+			jobs, errs := make([]Job, 4), make([]error, 4)
+			var clicks sync.WaitGroup
+			for i, d := range []*daemon{a, b, a, b} {
+				clicks.Go(func() {
+					time.Sleep(time.Duration(i*round) * time.Millisecond)
+					jobs[i], errs[i] = d.Apply(w.t.Context(), p.Digest, key, ada)
+				})
+			}
+			clicks.Wait()
+			for i := range jobs {
+				if errs[i] != nil || jobs[i].ID != jobs[0].ID {
+					w.t.Errorf("round %d, click %d: %q, %v; want %q", round, i, jobs[i].ID, errs[i], jobs[0].ID)
+				}
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
 func TestPlanOutOfDate(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		w.bury(3, nil)
