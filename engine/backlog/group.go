@@ -2,10 +2,10 @@ package backlog
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 
+	"github.com/kconsume/kconsume/engine/internal/cursor"
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol/describegroups"
 )
@@ -57,56 +57,32 @@ func owned(b []byte, into map[Place]bool) error {
 	if len(b) == 0 {
 		return nil
 	}
-	r := reader{b: b}
-	r.take(2) // version
+	r := reader{cursor.Cursor{B: b}}
+	r.Take(2) // version
 	for range r.count() {
-		topic := string(r.take(r.number(2)))
+		topic := string(r.Take(int(r.Int16())))
 		for range r.count() {
-			p := r.number(4)
-			if r.short {
+			p := int(r.Int32())
+			if r.Short {
 				return errCutShort
 			}
 			into[Place{topic, p}] = true
 		}
 	}
-	if r.short {
+	if r.Short {
 		return errCutShort
 	}
 	return nil
 }
 
-// reader reads big-endian numbers. Past the end everything is zero.
-type reader struct {
-	b     []byte
-	short bool
-}
-
-func (r *reader) take(n int) []byte {
-	if n < 0 || n > len(r.b) {
-		r.b, r.short = nil, true
-		return nil
-	}
-	out := r.b[:n]
-	r.b = r.b[n:]
-	return out
-}
-
-func (r *reader) number(size int) int {
-	b := r.take(size)
-	switch {
-	case b == nil:
-		return 0
-	case size == 2:
-		return int(int16(binary.BigEndian.Uint16(b)))
-	}
-	return int(int32(binary.BigEndian.Uint32(b)))
-}
+// reader reads the consumer protocol.
+type reader struct{ cursor.Cursor }
 
 // count is the length of an array, of which each entry takes four bytes at least.
 func (r *reader) count() int {
-	n := r.number(4)
-	if n < 0 || n > len(r.b)/4 {
-		r.short = true
+	n := int(r.Int32())
+	if n < 0 || n > len(r.B)/4 {
+		r.Short = true
 		return 0
 	}
 	return n

@@ -158,8 +158,8 @@ func echo(t *testing.T, c net.Conn, id int32, text string) error {
 	if err != nil {
 		return err
 	}
-	if !bytes.Equal(a.b, []byte(text)) {
-		t.Fatalf("the answer is %q, want %q", a.b, text)
+	if !bytes.Equal(a.B, []byte(text)) {
+		t.Fatalf("the answer is %q, want %q", a.B, text)
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/kconsume/kconsume/engine/internal/cursor"
 )
 
 // The few requests that are spoken here, in the oldest form that carries what
@@ -68,7 +70,7 @@ func (c *caller) call(key, version int16, body []byte) (*answer, error) {
 	if _, err := io.ReadFull(c.rw, rest); err != nil {
 		return nil, fmt.Errorf("read answer: %w", err)
 	}
-	return &answer{b: rest}, nil
+	return &answer{cursor.Cursor{B: rest}}, nil
 }
 
 // isAlert reports the first bytes of a TLS alert. As the length of an answer
@@ -92,11 +94,11 @@ func (c *caller) saslHandshake(mechanism string) (code int16, offered []string, 
 	if err != nil {
 		return 0, nil, err
 	}
-	code = a.int16()
-	for n := a.int32(); n > 0 && !a.short; n-- {
+	code = a.Int16()
+	for n := a.Int32(); n > 0 && !a.Short; n-- {
 		offered = append(offered, words(a.text()))
 	}
-	if a.short {
+	if a.Short {
 		return 0, nil, errCutShort
 	}
 	return code, offered, nil
@@ -121,57 +123,23 @@ func (c *caller) saslAuthenticate(step []byte) (authenticated, error) {
 	if err != nil {
 		return authenticated{}, err
 	}
-	out := authenticated{code: a.int16(), message: a.text()}
-	out.bytes = a.take(int(max(0, a.int32())))
-	out.life = time.Duration(min(a.int64(), mostLife.Milliseconds())) * time.Millisecond
-	if a.short {
+	out := authenticated{code: a.Int16(), message: a.text()}
+	out.bytes = a.Take(int(max(0, a.Int32())))
+	out.life = time.Duration(min(a.Int64(), mostLife.Milliseconds())) * time.Millisecond
+	if a.Short {
 		return authenticated{}, errCutShort
 	}
 	return out, nil
 }
 
-// answer reads an answer's body. Past its end everything is zero and short is set.
-type answer struct {
-	b     []byte
-	short bool
-}
-
-func (a *answer) take(n int) []byte {
-	if n < 0 || n > len(a.b) {
-		a.b, a.short = nil, true
-		return nil
-	}
-	out := a.b[:n]
-	a.b = a.b[n:]
-	return out
-}
-
-func (a *answer) int16() int16 {
-	if b := a.take(2); b != nil {
-		return int16(binary.BigEndian.Uint16(b))
-	}
-	return 0
-}
-
-func (a *answer) int32() int32 {
-	if b := a.take(4); b != nil {
-		return int32(binary.BigEndian.Uint32(b))
-	}
-	return 0
-}
-
-func (a *answer) int64() int64 {
-	if b := a.take(8); b != nil {
-		return int64(binary.BigEndian.Uint64(b))
-	}
-	return 0
-}
+// answer reads an answer's body.
+type answer struct{ cursor.Cursor }
 
 // text is a text that may be null, which is "" here.
 func (a *answer) text() string {
-	n := a.int16()
+	n := a.Int16()
 	if n < 0 {
 		return ""
 	}
-	return string(a.take(int(n)))
+	return string(a.Take(int(n)))
 }

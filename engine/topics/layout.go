@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/kconsume/kconsume/engine/internal/cursor"
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/metadata"
@@ -140,12 +141,12 @@ var errCutShort = errors.New("the answer ends too early")
 
 // layouts decodes the answer.
 func (m *metadataAnswer) layouts() (map[string]Layout, error) {
-	r := &reader{b: m.body}
+	r := &reader{cursor.Cursor{B: m.body}}
 	r.tags()
 	r.skip(4) // throttle
 	brokers := map[int32]bool{}
 	for range r.count() {
-		brokers[r.int32()] = true
+		brokers[r.Int32()] = true
 		r.text() // host
 		r.skip(4)
 		r.text() // rack
@@ -155,14 +156,14 @@ func (m *metadataAnswer) layouts() (map[string]Layout, error) {
 	r.skip(4) // controller
 	out := map[string]Layout{}
 	for range r.count() {
-		code := r.int16()
+		code := r.Int16()
 		name := r.text()
 		l := r.topic(brokers)
-		if code == 0 && !r.short {
+		if code == 0 && !r.Short {
 			out[name] = l
 		}
 	}
-	if r.short {
+	if r.Short {
 		return nil, &Error{Refused, fmt.Errorf("read metadata: %w", errCutShort)}
 	}
 	return out, nil
@@ -170,20 +171,20 @@ func (m *metadataAnswer) layouts() (map[string]Layout, error) {
 
 func (r *reader) topic(brokers map[int32]bool) Layout {
 	var id ID
-	copy(id[:], r.take(len(id)))
+	copy(id[:], r.Take(len(id)))
 	r.skip(1) // internal
 	l := newLayout(r.count())
 	l.ID = id
 	for range l.Leaders {
 		r.skip(2) // error: the leader tells enough
-		partition, leader := r.int32(), r.int32()
+		partition, leader := r.Int32(), r.Int32()
 		r.skip(4) // epoch
 		for range 3 {
 			r.skip(4 * r.count()) // replicas, those in sync, those offline
 		}
 		r.tags()
 		l.lead(partition, leader, brokers)
-		if r.short {
+		if r.Short {
 			break
 		}
 	}
@@ -192,46 +193,18 @@ func (r *reader) topic(brokers map[int32]bool) Layout {
 	return l
 }
 
-// reader reads Kafka's compact encoding. Past the end everything is zero and
-// short is set.
-type reader struct {
-	b     []byte
-	short bool
-}
+// reader reads Kafka's compact encoding.
+type reader struct{ cursor.Cursor }
 
-func (r *reader) take(n int) []byte {
-	if n < 0 || n > len(r.b) {
-		r.b, r.short = nil, true
-		return nil
-	}
-	out := r.b[:n]
-	r.b = r.b[n:]
-	return out
-}
-
-func (r *reader) skip(n int) { r.take(n) }
-
-func (r *reader) int16() int16 {
-	if b := r.take(2); b != nil {
-		return int16(binary.BigEndian.Uint16(b))
-	}
-	return 0
-}
-
-func (r *reader) int32() int32 {
-	if b := r.take(4); b != nil {
-		return int32(binary.BigEndian.Uint32(b))
-	}
-	return 0
-}
+func (r *reader) skip(n int) { r.Take(n) }
 
 func (r *reader) uvarint() uint64 {
-	n, size := binary.Uvarint(r.b)
+	n, size := binary.Uvarint(r.B)
 	if size <= 0 {
-		r.b, r.short = nil, true
+		r.End()
 		return 0
 	}
-	r.b = r.b[size:]
+	r.B = r.B[size:]
 	return n
 }
 
@@ -242,21 +215,21 @@ func (r *reader) count() int {
 	if n == 0 {
 		return 0
 	}
-	if n-1 > uint64(len(r.b)) {
-		r.b, r.short = nil, true
+	if n-1 > uint64(len(r.B)) {
+		r.End()
 		return 0
 	}
 	return int(n - 1)
 }
 
-func (r *reader) text() string { return string(r.take(r.count())) }
+func (r *reader) text() string { return string(r.Take(r.count())) }
 
 func (r *reader) tags() {
 	for range r.uvarint() {
 		r.uvarint()
 		n := r.uvarint()
-		if r.short || n > uint64(len(r.b)) {
-			r.b, r.short = nil, true
+		if r.Short || n > uint64(len(r.B)) {
+			r.End()
 			return
 		}
 		r.skip(int(n))
