@@ -92,7 +92,7 @@ func (c *committed) apply(l *loop) {
 	case generationOver(c.err):
 		// The next generation tells what is still ours.
 	default:
-		l.problems.set("commit", fmt.Sprintf("cannot commit: %v: it is tried again%s", plainly(c.err), l.cluster.advice("group", l.cfg.Group, topics.ReadFrom, c.err)))
+		l.problems.set("commit", fmt.Sprintf("cannot commit: %v: it is tried again%s", plainly(c.err), topics.OnGroup(l.cfg.Group, topics.ReadFrom).Advice(l.cluster.client, c.err)))
 	}
 }
 

@@ -194,7 +194,7 @@ func (l *loop) fetchedPart(p *partition, part *fetch.Part, now time.Time) {
 	case errors.Is(part.Err, kafka.OffsetOutOfRange):
 		l.offsetLost(p)
 	case errors.Is(part.Err, kafka.TopicAuthorizationFailed):
-		l.setPartProblem(p, fmt.Sprintf("not allowed to read %s%s", p.stage.Topic, l.cluster.advice("topic", p.stage.Topic, topics.ReadFrom, part.Err)))
+		l.setPartProblem(p, fmt.Sprintf("not allowed to read %s%s", p.stage.Topic, topics.OnTopic(p.stage.Topic, topics.ReadFrom).Advice(l.cluster.client, part.Err)))
 	default: // the leader moved, or the topic is not there: look again
 		p.pauseTo = now.Add(250 * time.Millisecond)
 		p.leader = -1

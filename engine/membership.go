@@ -89,7 +89,7 @@ func (m *membership) run(ctx context.Context) {
 		case ctx.Err() != nil || errors.Is(err, kafka.ErrGroupClosed):
 			return
 		case err != nil:
-			m.problem(fmt.Errorf("join group %q: %w%s", m.cfg.Group, plainly(err), m.cluster.advice("group", m.cfg.Group, topics.ReadFrom, err)))
+			m.problem(fmt.Errorf("join group %q: %w%s", m.cfg.Group, plainly(err), topics.OnGroup(m.cfg.Group, topics.ReadFrom).Advice(m.cluster.client, err)))
 			sleep(ctx, joinPause)
 			continue
 		}

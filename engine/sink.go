@@ -314,7 +314,7 @@ func (l *loop) setFailed(s *sink, err error, now time.Time) {
 }
 
 func (l *loop) writeProblem(s *sink, err error) string {
-	return s.failure.problem(s.topic, plainly(err)) + l.cluster.advice("topic", s.topic, topics.WriteTo, err)
+	return s.failure.problem(s.topic, plainly(err)) + topics.OnTopic(s.topic, topics.WriteTo).Advice(l.cluster.client, err)
 }
 
 // hold keeps a sink from writing for a while, longer each time.

@@ -67,7 +67,7 @@ func (r *runner) sendBatch(ctx context.Context, ours []claimed) error {
 		return fmt.Errorf("%w: %w", errUnknown, err)
 	case all:
 		note := fmt.Sprintf("%s refuses: %v: %s%s", r.job.Target, err, why,
-			topics.Need{Resource: "topic", Name: r.job.Target, Operation: topics.WriteTo}.Advice(r.q.client, err))
+			topics.OnTopic(r.job.Target, topics.WriteTo).Advice(r.q.client, err))
 		if err := r.release(ctx, ours, note); err != nil {
 			return err
 		}

@@ -170,7 +170,7 @@ func mayUse(ctx context.Context, c *kafka.Client, names []string, does []topics.
 	var needs []topics.Need
 	for _, name := range names {
 		for _, o := range does {
-			needs = append(needs, topics.Need{Resource: "topic", Name: name, Operation: o})
+			needs = append(needs, topics.OnTopic(name, o))
 		}
 	}
 	return topics.Allowed(ctx, c, needs)

@@ -35,6 +35,12 @@ type Need struct {
 	Operation Operation
 }
 
+// OnTopic is a need on a topic.
+func OnTopic(name string, o Operation) Need { return Need{"topic", name, o} }
+
+// OnGroup is a need on a group.
+func OnGroup(name string, o Operation) Need { return Need{"group", name, o} }
+
 // Grant is the kafka-acls command that gives a permission to a principal, "" =
 // it is not known. Where to ask and as whom is left to who runs it.
 func (n Need) Grant(principal string) string {

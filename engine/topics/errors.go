@@ -57,7 +57,7 @@ func refusal(c *kafka.Client, verb, topic string, operation Operation, code int1
 	cause := kafka.Error(code)
 	switch cause {
 	case kafka.TopicAuthorizationFailed, kafka.ClusterAuthorizationFailed:
-		grant := Need{"topic", topic, operation}.Grant(Principal(c.Transport))
+		grant := OnTopic(topic, operation).Grant(Principal(c.Transport))
 		return &Error{Denied, fmt.Errorf("%s: topic %s: denied: this client may not %s it: %s", verb, topic, operation, grant)}
 	}
 	reason := cause.Title()

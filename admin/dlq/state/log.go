@@ -139,7 +139,7 @@ func (l *Log) follow(ctx context.Context) error {
 			at = part.LogStart
 			continue
 		case part.Err != nil:
-			return fmt.Errorf("read %s at offset %d: %w%s", l.Topic, at, part.Err, l.needs(topics.ReadFrom).Advice(l.client, part.Err))
+			return fmt.Errorf("read %s at offset %d: %w%s", l.Topic, at, part.Err, topics.OnTopic(l.Topic, topics.ReadFrom).Advice(l.client, part.Err))
 		}
 		if len(part.Set.Records) > 0 || part.Set.Next > at {
 			l.apply(&part, end)
@@ -191,7 +191,7 @@ func (l *Log) end(ctx context.Context) (int64, error) {
 	case errors.Is(err, kafka.UnknownTopicOrPartition):
 		return 0, fmt.Errorf("ask for the end of %s: %w", l.Topic, ErrMissing)
 	case err != nil:
-		return 0, fmt.Errorf("ask for the end of %s: %w%s", l.Topic, err, l.needs(topics.ReadFrom).Advice(l.client, err))
+		return 0, fmt.Errorf("ask for the end of %s: %w%s", l.Topic, err, topics.OnTopic(l.Topic, topics.ReadFrom).Advice(l.client, err))
 	case len(parts) != 1:
 		return 0, fmt.Errorf("ask for the end of %s: no broker says", l.Topic)
 	}
@@ -207,10 +207,6 @@ func (l *Log) fetch(ctx context.Context, leader int32, at int64, most int32) (fe
 		return fetch.Part{}, fmt.Errorf("read %s: %w", l.Topic, err)
 	}
 	return a.Parts[0], nil
-}
-
-func (l *Log) needs(o topics.Operation) topics.Need {
-	return topics.Need{Resource: "topic", Name: l.Topic, Operation: o}
 }
 
 func (l *Log) transport() kafka.RoundTripper {
@@ -323,7 +319,7 @@ func (l *Log) Append(ctx context.Context, puts ...Put) (int64, error) {
 		err = res.Error
 	}
 	if err != nil {
-		return 0, fmt.Errorf("write to %s: %w%s", l.Topic, err, l.needs(topics.WriteTo).Advice(l.client, err))
+		return 0, fmt.Errorf("write to %s: %w%s", l.Topic, err, topics.OnTopic(l.Topic, topics.WriteTo).Advice(l.client, err))
 	}
 	return res.BaseOffset, nil
 }
