@@ -103,11 +103,9 @@ func (a *Access) certificate(state *tls.ConnectionState) (dlq.Actor, error) {
 func (a *Access) peer(p Peer) (dlq.Actor, error) {
 	uid := strconv.Itoa(p.UID)
 	actor := dlq.Actor{Name: "uid " + uid, Via: viaSocket}
-	u, err := user.LookupId(uid)
-	if err == nil {
+	u, _ := user.LookupId(uid) // nil: whose it is is not known
+	if u != nil {
 		actor.Name = "uid " + uid + " (" + u.Username + ")"
-	} else {
-		u = nil
 	}
 	if p.UID == 0 || p.UID == os.Geteuid() {
 		actor.Role = dlq.RoleAdmin

@@ -2,12 +2,10 @@ package admin
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 )
 
@@ -68,13 +66,9 @@ func NewRemote(r Remote) (*Client, error) {
 func (r *Remote) tls() (*tls.Config, error) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	if r.CAFile != "" {
-		pem, err := os.ReadFile(r.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("--ca-file: %w", err)
-		}
-		conf.RootCAs = x509.NewCertPool()
-		if !conf.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--ca-file %s: there is no certificate in it", r.CAFile)
+		var err error
+		if conf.RootCAs, err = readAuthorities("--ca-file", r.CAFile); err != nil {
+			return nil, err
 		}
 	}
 	if (r.CertFile == "") != (r.KeyFile == "") {

@@ -95,16 +95,24 @@ func (c *TCP) read() (*tls.Config, error) {
 	if c.ClientCA == "" {
 		return conf, nil
 	}
-	pem, err := os.ReadFile(c.ClientCA)
-	if err != nil {
-		return nil, fmt.Errorf("--admin-client-ca: %w", err)
-	}
-	conf.ClientCAs = x509.NewCertPool()
-	if !conf.ClientCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("--admin-client-ca %s: there is no certificate in it", c.ClientCA)
+	if conf.ClientCAs, err = readAuthorities("--admin-client-ca", c.ClientCA); err != nil {
+		return nil, err
 	}
 	conf.ClientAuth = tls.VerifyClientCertIfGiven
 	return conf, nil
+}
+
+// readAuthorities reads the certificates of a PEM file.
+func readAuthorities(flag, path string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s %s: there is no certificate in it", flag, path)
+	}
+	return pool, nil
 }
 
 // loopback reports whether a host names this machine alone. Names are not

@@ -88,8 +88,10 @@ func (p *printer) letter(life topics.ID, topic string, partition int32, r *recor
 	var g glance
 	g.look(r)
 	at := history.Origin{Topic: topic, Partition: partition, Offset: r.Offset, Timestamp: r.Timestamp}
-	l := letter{came: r.Timestamp, meta: history.Read(r.Headers, at, maxFailed), ours: g.ours, print: p.of(g.class, g.message).print}
-	if !l.ours {
+	l := letter{came: r.Timestamp, ours: g.ours, print: p.of(g.class, g.message).print}
+	if l.ours {
+		l.meta = history.Read(r.Headers, at, maxFailed)
+	} else {
 		l.meta = history.ReadForeign(r.Headers, at)
 	}
 	l.meta.RecordID = l.meta.ID()
