@@ -3,6 +3,7 @@
 # as a tar file, and prints its digest. Two runs on one commit write the same, wherever they run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source tools/toolchain.sh
 
 dist=${1:-dist}
 version=${VERSION:-$(tools/version.sh)}

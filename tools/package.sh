@@ -20,21 +20,12 @@ mkdir -p "$stage/man" "$stage/completion" "$dist"
 
 go -C tools build -o ../build/nfpm github.com/goreleaser/nfpm/v2/cmd/nfpm
 
-# build ARCH NAME PACKAGE   without the symbol tables, which nothing at run time needs
-build() {
-  GOOS=linux GOARCH=$1 CGO_ENABLED=0 go build -trimpath -buildvcs=true -ldflags "-s -w -X main.version=$VERSION" -o "$stage/$1/$2" "$3"
-}
-for arch in "${arches[@]}"; do
-  mkdir "$stage/$arch"
-  build "$arch" kconsume ./cmd/kconsume
-  build "$arch" kconsume-handler-orders ./plugins/examples/orders
-done
+host=$(go env GOHOSTARCH)
+mapfile -t builds < <(printf '%s\n' "${arches[@]}" "$host" | sort -u)
+tools/binaries.sh "${builds[@]}"
 
 # What the program itself writes, by one that runs here.
-program=$stage/host/kconsume
-mkdir "$stage/host"
-host=$(go env GOHOSTARCH)
-if [[ -d $stage/$host ]]; then cp "$stage/$host/kconsume" "$program"; else build "$host" ../host/kconsume ./cmd/kconsume; fi
+program=build/release/$host/kconsume
 for page in $("$program" man); do
   "$program" man "$page" | gzip -9n >"$stage/man/$page.gz"
 done
