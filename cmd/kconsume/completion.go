@@ -10,7 +10,7 @@ import (
 )
 
 func completionCommand() command {
-	shell := func(name, usage string, script func(completion.Command) string) command {
+	shell := func(name, usage string, script func(completion.Program) string) command {
 		return command{name: name, usage: usage, action: func(_ context.Context, in *invocation) error {
 			if _, err := fmt.Fprint(in.stdout, script(completionTree())); err != nil {
 				return fmt.Errorf("print completion: %w", err)
@@ -26,12 +26,14 @@ func completionCommand() command {
 }
 
 // completionTree are the commands as shells complete them.
-func completionTree() completion.Command {
-	root := completion.Command{Name: "kconsume", Flags: []completion.Flag{
+func completionTree() completion.Program {
+	table := option.Table()
+	root := completion.Program{HandlerDirs: strings.Split(option.Find(table, "handler-dir").Default, "\n")}
+	root.Name, root.Flags = "kconsume", []completion.Flag{
 		{Name: "help", Alias: "h", Usage: "show help", Switch: true},
 		{Name: "version", Alias: "v", Usage: "print the version", Switch: true},
-	}}
-	for _, o := range option.Table() {
+	}
+	for _, o := range table {
 		if o.Global {
 			root.Flags = append(root.Flags, completedFlag(o))
 		}

@@ -73,8 +73,8 @@ complete -F _NAME NAME
 `
 
 // Bash is a script for bash 4.2 and later.
-func Bash(root Command) string {
-	all := places(root, "")
+func Bash(root Program) string {
+	all := places(root.Command, "")
 	var b strings.Builder
 	fmt.Fprintf(&b, "# bash completion for %s\n\n", root.Name)
 	fmt.Fprintf(&b, "# The commands and flags at a command.\n_%s_command() {\n    subs='' flags=''\n    case $1 in\n", root.Name)
@@ -103,7 +103,7 @@ func Bash(root Command) string {
 		return fmt.Sprintf("    %s) kind=%s words=%s ;;\n", pattern, v.kind(), quote(strings.Join(v.Words, " ")))
 	})
 	fmt.Fprintf(&b, "    *) return 1 ;;\n    esac\n}\n\n")
-	b.WriteString(strings.NewReplacer("NAME", root.Name, "HANDLERDIRS", handlerDirs()).Replace(bashWalk))
+	b.WriteString(strings.NewReplacer("NAME", root.Name, "HANDLERDIRS", strings.Join(root.HandlerDirs, " ")).Replace(bashWalk))
 	return b.String()
 }
 

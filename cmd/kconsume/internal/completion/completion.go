@@ -8,6 +8,12 @@ import (
 	"strings"
 )
 
+// Program is the command line as a whole.
+type Program struct {
+	Command
+	HandlerDirs []string // where packages and administrators install handlers
+}
+
 // Command is a command with its flags, or with commands of its own.
 type Command struct {
 	Name, Usage string
@@ -138,8 +144,3 @@ func (n named) patterns(c choice) string {
 
 // quote is a text as one word of a shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
-
-// handlerDirs are where packages and administrators install handlers.
-func handlerDirs() string {
-	return "/usr/local/libexec/kconsume/handlers /usr/libexec/kconsume/handlers"
-}

@@ -46,8 +46,8 @@ end
 `
 
 // Fish is a script for fish 3.
-func Fish(root Command) string {
-	all := places(root, "")
+func Fish(root Program) string {
+	all := places(root.Command, "")
 	var paths, valued []string
 	for _, p := range all {
 		paths = append(paths, p.path)
@@ -61,8 +61,8 @@ func Fish(root Command) string {
 	fmt.Fprintf(&b, "# fish completion for %s\n\n", root.Name)
 	fmt.Fprintf(&b, "set -g __%s_commands %s\n", root.Name, quoteAll(paths))
 	fmt.Fprintf(&b, "set -g __%s_valued %s\n\n", root.Name, quoteAll(valued))
-	globs := strings.ReplaceAll(handlerDirs()+" ", " ", "/kconsume-handler-* ")
-	b.WriteString(strings.NewReplacer("NAME", root.Name, "HANDLERGLOBS", strings.TrimSpace(globs)).Replace(fishWalk))
+	globs := strings.Join(root.HandlerDirs, "/kconsume-handler-* ") + "/kconsume-handler-*"
+	b.WriteString(strings.NewReplacer("NAME", root.Name, "HANDLERGLOBS", globs).Replace(fishWalk))
 	fmt.Fprintf(&b, "complete -c %s -f\n", root.Name)
 	for _, p := range all {
 		for _, s := range p.Sub {

@@ -63,8 +63,8 @@ fi
 `
 
 // Zsh is a script for zsh 5: a file _kconsume in one of $fpath, or to be sourced.
-func Zsh(root Command) string {
-	all := places(root, "")
+func Zsh(root Program) string {
+	all := places(root.Command, "")
 	var b strings.Builder
 	fmt.Fprintf(&b, "#compdef %s\n\n# The commands and flags at a command, each with what it does.\n_%s_command() {\n    subs=() flags=()\n    case $1 in\n", root.Name, root.Name)
 	for _, p := range all {
@@ -94,7 +94,7 @@ func Zsh(root Command) string {
 		return fmt.Sprintf("    (%s) kind=%s values=(%s) ;;\n", pattern, v.kind(), quoteAll(v.Words))
 	})
 	fmt.Fprintf(&b, "    (*) return 1 ;;\n    esac\n}\n\n")
-	b.WriteString(strings.NewReplacer("NAME", root.Name, "HANDLERDIRS", handlerDirs()).Replace(zshWalk))
+	b.WriteString(strings.NewReplacer("NAME", root.Name, "HANDLERDIRS", strings.Join(root.HandlerDirs, " ")).Replace(zshWalk))
 	return b.String()
 }
 
