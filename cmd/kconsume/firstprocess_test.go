@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // first makes a command the first process of a container.
@@ -62,7 +61,7 @@ func TestFirstProcessReapsOrphans(t *testing.T) {
 	top := cmd.Process.Pid
 	for range 3 { // handlers are killed while what they left still runs
 		var handler, left int
-		within(t, "a handler and its grandchild", func() bool {
+		until(t, "a handler and its grandchild", func() bool {
 			handler, left = 0, 0
 			for _, p := range below(top) {
 				if p.name == "sleep" && p.state != 'Z' {
@@ -74,7 +73,7 @@ func TestFirstProcessReapsOrphans(t *testing.T) {
 		if err := syscall.Kill(handler, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		within(t, "what it left is gone", func() bool {
+		until(t, "what it left is gone", func() bool {
 			for _, p := range below(top) {
 				if p.pid == left {
 					return false
@@ -120,13 +119,4 @@ func below(top int) (out []processOf) {
 		}
 	}
 	return out
-}
-
-func within(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("a minute has passed without %s", what)
-		}
-	}
 }

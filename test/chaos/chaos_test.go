@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/kconsume/kconsume/test/suite"
 )
 
 func testRand() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
@@ -20,11 +21,8 @@ func binaries(t *testing.T) settings {
 		kconsume: filepath.Join(dir, "kconsume"), handler: filepath.Join(dir, "handler"),
 		partitions: 12, rate: 800, rest: time.Second,
 	}
-	for path, pkg := range map[string]string{s.kconsume: "cmd/kconsume", s.handler: "test/chaos/handler"} {
-		out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "github.com/kconsume/kconsume/"+pkg).CombinedOutput()
-		if err != nil {
-			t.Fatalf("build %s: %v\n%s", pkg, err, out)
-		}
+	if err := suite.Build(dir, map[string]string{"kconsume": "cmd/kconsume", "handler": "test/chaos/handler"}); err != nil {
+		t.Fatal(err)
 	}
 	return s
 }

@@ -6,7 +6,6 @@ package daemon_test
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +20,7 @@ import (
 	"time"
 
 	"github.com/kconsume/kconsume/test/kafka"
+	"github.com/kconsume/kconsume/test/suite"
 	kafkago "github.com/segmentio/kafka-go"
 )
 
@@ -39,12 +39,9 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	bin = dir
-	for name, pkg := range map[string]string{"kconsume": "cmd/kconsume", "kconsume-handler-probe": "test/probe"} {
-		out, err := exec.Command("go", "build", "-o", filepath.Join(dir, name), "github.com/kconsume/kconsume/"+pkg).CombinedOutput()
-		if err != nil {
-			fmt.Fprintf(os.Stderr, "build %s: %v\n%s", pkg, err, out)
-			return 1
-		}
+	if err := suite.Build(dir, map[string]string{"kconsume": "cmd/kconsume", "kconsume-handler-probe": "test/probe"}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
 	return broker.Run(m)
 }
@@ -236,15 +233,7 @@ func notYet(err error) bool {
 // until polls a condition; the bound only keeps a broken test from hanging.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	for !ok() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("not within 5 minutes: %s", what)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
+	suite.Until(t, 5*time.Minute, what, ok)
 }
 
 // delivery is one call of the probe.

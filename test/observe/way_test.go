@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kconsume/kconsume/test/suite"
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kfake"
 )
@@ -62,11 +63,7 @@ func address(port int) string {
 // until asks again and again. The bound only keeps a broken test from hanging.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(4 * time.Minute); !ok(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within 4 minutes: %s", what)
-		}
-	}
+	suite.Until(t, 4*time.Minute, what, ok)
 }
 
 func file(t *testing.T, name, text string) string {
@@ -116,10 +113,8 @@ type daemon struct {
 func build(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()
-	for name, pkg := range map[string]string{"kconsume": "cmd/kconsume", "kconsume-handler-probe": "test/probe"} {
-		if out, err := exec.Command("go", "build", "-o", filepath.Join(bin, name), "github.com/kconsume/kconsume/"+pkg).CombinedOutput(); err != nil {
-			t.Fatalf("build %s: %v\n%s", pkg, err, out)
-		}
+	if err := suite.Build(bin, map[string]string{"kconsume": "cmd/kconsume", "kconsume-handler-probe": "test/probe"}); err != nil {
+		t.Fatal(err)
 	}
 	return bin
 }

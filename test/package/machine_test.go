@@ -2,7 +2,6 @@ package package_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kconsume/kconsume/test/suite"
 )
 
 // machine is the Debian root with a systemd of its own as process 1, in a
@@ -101,7 +102,7 @@ func firstProcess(nspawn int) int {
 func (m *machine) try(line string) (code int, out string) {
 	cmd := exec.Command("nsenter", "--target", strconv.Itoa(m.first), "--all", "--",
 		"/usr/bin/env", "-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8",
-		"DEBIAN_FRONTEND=noninteractive", "SYSTEMD_PAGER=", "/bin/sh", "-c", "cd /root; "+line)
+		"DEBIAN_FRONTEND=noninteractive", "SYSTEMD_PAGER=", "/bin/sh", "-c", "cd /srv; "+line)
 	b, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {
 		m.t.Fatal(err)
@@ -190,13 +191,5 @@ func (m *machine) journal(instance string) string {
 // until polls a condition; the bound only keeps a broken test from hanging.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	for !ok() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("not within 3 minutes: %s", what)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	suite.Until(t, 3*time.Minute, what, ok)
 }

@@ -3,7 +3,6 @@ package secure_test
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kconsume/kconsume/test/suite"
 	kafkago "github.com/segmentio/kafka-go"
 )
 
@@ -124,15 +124,7 @@ func (d *daemon) stop() {
 // until polls a condition; the bound only keeps a broken test from hanging.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	for !ok() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("not within 3 minutes: %s", what)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	suite.Until(t, 3*time.Minute, what, ok)
 }
 
 // call is one line of the probe's log.

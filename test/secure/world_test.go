@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/kconsume/kconsume/test/kafka"
+	"github.com/kconsume/kconsume/test/suite"
 	kafkago "github.com/segmentio/kafka-go"
 )
 
@@ -61,12 +62,9 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	bin = dir
-	for name, pkg := range map[string]string{"kconsume": "cmd/kconsume", "kconsume-handler-probe": "test/probe"} {
-		out, err := exec.Command("go", "build", "-o", filepath.Join(dir, name), "github.com/kconsume/kconsume/"+pkg).CombinedOutput()
-		if err != nil {
-			fmt.Fprintf(os.Stderr, "build %s: %v\n%s", pkg, err, out)
-			return 1
-		}
+	if err := suite.Build(dir, map[string]string{"kconsume": "cmd/kconsume", "kconsume-handler-probe": "test/probe"}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
 	if broker.Options, err = options(); err != nil {
 		fmt.Fprintln(os.Stderr, err)

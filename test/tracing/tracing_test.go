@@ -19,6 +19,7 @@ import (
 
 	"github.com/kconsume/kconsume/plugin"
 	"github.com/kconsume/kconsume/test/kafka"
+	"github.com/kconsume/kconsume/test/suite"
 	"github.com/kconsume/kconsume/test/tracing/otlp"
 	kafkago "github.com/segmentio/kafka-go"
 	"go.opentelemetry.io/otel/attribute"
@@ -62,12 +63,10 @@ func (o *output) String() string {
 func set(t *testing.T, topic string) *setting {
 	t.Helper()
 	s := &setting{t: t, bin: t.TempDir()}
-	for name, pkg := range map[string]string{"kconsume": "cmd/kconsume", "kconsume-handler-charge": "test/tracing/handler"} {
-		if out, err := exec.Command("go", "build", "-o", filepath.Join(s.bin, name), "github.com/kconsume/kconsume/"+pkg).CombinedOutput(); err != nil {
-			t.Fatalf("build %s: %v\n%s", pkg, err, out)
-		}
+	err := suite.Build(s.bin, map[string]string{"kconsume": "cmd/kconsume", "kconsume-handler-charge": "test/tracing/handler"})
+	if err != nil {
+		t.Fatal(err)
 	}
-	var err error
 	if s.runtime, err = os.MkdirTemp("", "kc-"); err != nil { // a socket's path is short
 		t.Fatal(err)
 	}
@@ -147,11 +146,7 @@ const patience = 2 * time.Minute
 
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
+	suite.Until(t, patience, what, ok)
 }
 
 // shop is the producer's span, sent to the same receiver.

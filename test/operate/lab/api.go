@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kconsume/kconsume/admin"
+	"github.com/kconsume/kconsume/test/suite"
 )
 
 // API calls a daemon as one person.
@@ -112,13 +113,5 @@ func (a *API) Get(t testing.TB, path string, v any) {
 // test from hanging.
 func Until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	for !ok() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("not within 5 minutes: %s", what)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
+	suite.Until(t, 5*time.Minute, what, ok)
 }

@@ -3,8 +3,8 @@ package lab
 import (
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
+
+	"github.com/kconsume/kconsume/test/suite"
 )
 
 // Programs that Build builds, by what they are called.
@@ -19,12 +19,9 @@ func Build() (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "kconsume-bin-"); err != nil {
 		return "", fmt.Errorf("make a folder for programs: %w", err)
 	}
-	for name, pkg := range map[string]string{Kconsume: "cmd/kconsume", Probe: "test/probe", Gate: "test/operate/gate"} {
-		out, err := exec.Command("go", "build", "-o", filepath.Join(dir, name), "github.com/kconsume/kconsume/"+pkg).CombinedOutput()
-		if err != nil {
-			_ = os.RemoveAll(dir) // the build's error is the one to tell
-			return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
-		}
+	if err := suite.Build(dir, map[string]string{Kconsume: "cmd/kconsume", Probe: "test/probe", Gate: "test/operate/gate"}); err != nil {
+		_ = os.RemoveAll(dir) // the build's error is the one to tell
+		return "", err
 	}
 	return dir, nil
 }
