@@ -75,23 +75,23 @@ func TestFirstHour(t *testing.T) {
 	m := boot(t, "--bind-ro="+goEnv(t, "GOROOT")+":/usr/local/go", "--bind-ro="+goEnv(t, "GOMODCACHE")+":/modules", "--bind-ro="+made.tree+":/usr/src/kconsume")
 	m.write("/usr/local/bin/go", 0o755, []byte("#!/bin/sh\nexport GOPROXY=file:///modules/cache/download GOSUMDB=off GOFLAGS=-modcacherw GOTOOLCHAIN=local GOCACHE=/tmp/go\nexec /usr/local/go/bin/go \"$@\"\n"))
 	m.sh("echo 127.0.0.1 localhost $(hostname) >>/etc/hosts") // sudo looks for it
-	m.copy(made.deb(firstVersion, runtime.GOARCH), fmt.Sprintf("/root/kconsume_%s-1_%s.deb", firstVersion, runtime.GOARCH), 0o644)
-	m.write("/root/orders.yaml", 0o644, []byte(strings.ReplaceAll(blocks(t, "install.md", "yaml")[0], "kafka1.example:9092", broker.Cluster(t).Bootstrap())))
+	m.copy(made.deb(firstVersion, runtime.GOARCH), fmt.Sprintf("/srv/kconsume_%s-1_%s.deb", firstVersion, runtime.GOARCH), 0o644)
+	m.write("/srv/orders.yaml", 0o644, []byte(strings.ReplaceAll(blocks(t, "install.md", "yaml")[0], "kafka1.example:9092", broker.Cluster(t).Bootstrap())))
 
 	install, five := blocks(t, "install.md", "sh"), blocks(t, "HANDLERS.md", "sh")
-	m.follow("/root", install[0], strings.NewReplacer("VERSION", firstVersion, "amd64", runtime.GOARCH))
+	m.follow("/srv", install[0], strings.NewReplacer("VERSION", firstVersion, "amd64", runtime.GOARCH))
 
 	change := strings.NewReplacer(
 		"--lang go", "--lang go --sdk /usr/src/kconsume",
 		"kconsume dev", "cd orders && timeout --preserve-status --signal=INT 10 kconsume dev",
 	)
-	m.follow("/root", five[0], change)
+	m.follow("/srv", five[0], change)
 	makeInstall, _, _ := strings.Cut(five[1], "\n")
-	m.sh("cd /root/orders && " + makeInstall)
+	m.sh("cd /srv/orders && " + makeInstall)
 
-	m.follow("/root", install[1], strings.NewReplacer(
+	m.follow("/srv", install[1], strings.NewReplacer(
 		"sudo install -D kconsume-handler-orders /usr", "sudo install -D orders/build/kconsume-handler-orders /usr",
-		"sudoedit", "EDITOR='cp /root/orders.yaml' sudoedit",
+		"sudoedit", "EDITOR='cp /srv/orders.yaml' sudoedit",
 	))
 	kcat.Produce(t, broker.Cluster(t).Bootstrap(), topic, 0, []kcat.Record{
 		{Key: []byte("a"), Value: []byte(`{"id":"a-1","total":1200}`)}, {Key: []byte("b"), Value: []byte(`{"total":5}`)},

@@ -28,7 +28,7 @@ func TestInstallUpgradeRemovePurge(t *testing.T) {
 	m := boot(t)
 	before := m.files()
 
-	m.copy(made.deb(firstVersion, otherArch()), "/root/other.deb", 0o644)
+	m.copy(made.deb(firstVersion, otherArch()), "/srv/other.deb", 0o644)
 	if out := m.fails("dpkg -i other.deb"); !strings.Contains(out, "does not match system") {
 		t.Errorf("dpkg does not say why")
 	}
@@ -62,7 +62,7 @@ func TestInstallUpgradeRemovePurge(t *testing.T) {
 
 	running, started := m.property("kconsume@orders", "MainPID"), len(m.calls("orders"))
 	m.sh("echo '# of ours' >>/etc/kconsume/example.yaml")
-	m.copy(made.deb(secondVersion, runtime.GOARCH), "/root/kconsume.deb", 0o644)
+	m.copy(made.deb(secondVersion, runtime.GOARCH), "/srv/kconsume.deb", 0o644)
 	m.sh("dpkg -i kconsume.deb")
 	if now := m.property("kconsume@orders", "MainPID"); now == running || now == "0" {
 		t.Errorf("what ran was not restarted: process %s before, %s now", running, now)
@@ -127,14 +127,14 @@ func (m *machine) account(sent, before int) {
 // install installs a version as a person would who has the file.
 func (m *machine) install(version string) {
 	m.t.Helper()
-	m.copy(made.deb(version, runtime.GOARCH), "/root/kconsume.deb", 0o644)
+	m.copy(made.deb(version, runtime.GOARCH), "/srv/kconsume.deb", 0o644)
 	m.sh("apt-get install -qq -y --no-install-recommends ./kconsume.deb")
 }
 
 // dropIn installs a handler as an administrator would.
 func (m *machine) dropIn(handler string) {
 	m.t.Helper()
-	m.copy(made.handler(handler), "/root/handler", 0o755)
+	m.copy(made.handler(handler), "/srv/handler", 0o755)
 	m.sh("install -D handler /usr/local/libexec/kconsume/handlers/kconsume-handler-" + handler + "; rm handler")
 }
 

@@ -14,10 +14,10 @@ func inRoot(t *testing.T, script string) string {
 	const prepare = `set -e
 area=$1
 mount -t tmpfs tmpfs "$area"
-mkdir "$area/up" "$area/work" "$area/root"
-mount -t overlay overlay -o "lowerdir=$2,upperdir=$area/up,workdir=$area/work" "$area/root"
-mount -t proc proc "$area/root/proc"
-export ROOT=$area/root DEBIAN_FRONTEND=noninteractive PS4='# '
+mkdir "$area/up" "$area/work" "$area/debian"
+mount -t overlay overlay -o "lowerdir=$2,upperdir=$area/up,workdir=$area/work" "$area/debian"
+mount -t proc proc "$area/debian/proc"
+export ROOT=$area/debian DEBIAN_FRONTEND=noninteractive PS4='# '
 set -x
 `
 	cmd := exec.Command("unshare", "--mount", "--pid", "--fork", "--kill-child", "bash", "-c", prepare+script, "bash", t.TempDir(), made.root)
@@ -35,17 +35,17 @@ set -x
 
 func TestDebWithoutSystemd(t *testing.T) {
 	inRoot(t, `
-cp "`+made.deb(firstVersion, runtime.GOARCH)+`" "$ROOT/root/first.deb"
-cp "`+made.deb(secondVersion, runtime.GOARCH)+`" "$ROOT/root/second.deb"
-chroot "$ROOT" dpkg -i /root/first.deb
+cp "`+made.deb(firstVersion, runtime.GOARCH)+`" "$ROOT/srv/first.deb"
+cp "`+made.deb(secondVersion, runtime.GOARCH)+`" "$ROOT/srv/second.deb"
+chroot "$ROOT" dpkg -i /srv/first.deb
 chroot "$ROOT" getent passwd kconsume
 chroot "$ROOT" stat -c '%A %U %n' /var/lib/kconsume /etc/kconsume/credentials
 chroot "$ROOT" kconsume version
-chroot "$ROOT" dpkg -i /root/second.deb
+chroot "$ROOT" dpkg -i /srv/second.deb
 chroot "$ROOT" dpkg --verify kconsume
 chroot "$ROOT" dpkg -r kconsume
 chroot "$ROOT" dpkg --purge kconsume
-rm "$ROOT"/root/*.deb
+rm "$ROOT"/srv/*.deb
 test -z "$(find "$ROOT" -name '*kconsume*' -not -path "$ROOT/proc/*" | tee /dev/stderr)"
 `)
 }
